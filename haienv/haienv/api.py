@@ -1,4 +1,4 @@
-"""The API for programs and notebooks: `haienv.set_env(…)`, `haienv.get_envs()`."""
+"""Functions for programs and notebooks: `haienv.set_env(…)`, `haienv.get_envs()`."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import site
 import sys
 from dataclasses import dataclass
 
-from haienv.activate.activation import activation
+from haienv.activate.activation import compute_activation
 from haienv.errors import Refused
 from haienv.names import check_name, parse_reference
-from haienv.store.layout import home
-from haienv.store.records import minor
-from haienv.store.registry import Environment, find, list_all
+from haienv.store.layout import Home
+from haienv.store.records import minor_version
+from haienv.store.registry import Environment, find_by_reference, list_environments
 
 
 @dataclass(frozen=True, slots=True)
-class Entered:
+class ActivatedEnvironment:
     """The result of `set_env`. `imported` are modules that were loaded before, perhaps in another version."""
 
     name: str
@@ -25,29 +25,32 @@ class Entered:
     imported: tuple[str, ...]
 
 
-def set_env(name: str, user: str | None = None) -> Entered:
-    """Activate an environment, NAME or NAME[USER], in this process: set its variables, put its packages first.
+def set_env(name: str, user: str | None = None) -> ActivatedEnvironment:
+    """Activate an environment, NAME or NAME[USER], in this process: set its variables, and put its packages first.
 
-    The interpreter stays. Raises Refused if its minor version differs from that of the environment.
+    The interpreter stays the same. Raise Refused if its minor version is not that of the environment.
     """
-    here = home()
-    found = find(here, parse_reference(name, user))
-    layer = found.usable
-    if minor(sys.version.split()[0]) != layer.minor:
+    home = Home.from_environ()
+    environment = find_by_reference(home, parse_reference(name, user))
+    layer = environment.usable_layer
+    running = minor_version(sys.version.split()[0])
+    if running != layer.minor_version:
         raise Refused(
-            f"{found} is for Python {layer.minor}, this is {minor(sys.version.split()[0])}",
-            f"start the program with `haienv run '{found}' -- python …`",
+            f"{environment} is for Python {layer.minor_version}, this is {running}",
+            f"start the program with `haienv run '{environment}' -- python …`",
         )
-    entered = activation(here, found)
-    for key, value in entered.applied(os.environ).items():
+    activation = compute_activation(home, environment)
+    for key, value in activation.apply_to(os.environ).items():
         os.environ[key] = value
     os.environ.pop("PYTHONHOME", None)
-    _put_first([*entered.search, *map(str, found.sites)])
-    return Entered(found.name, found.owner, layer.lock_hash, _imported(found))
+    _insert_sites([*activation.search, *map(str, environment.sites)])
+    return ActivatedEnvironment(
+        environment.name, environment.owner, layer.lock_hash, _list_loaded_modules(environment)
+    )
 
 
 def get_envs(user: str | None = None) -> list[tuple[str, str, str, str, str, str]]:
-    """Environments as rows in the format of HAI: (user, name, path, extend, extend_env, py)."""
+    """Return the usable environments as rows in the format of HAI: (user, name, path, extend, extend_env, py)."""
     return [
         (
             each.owner,
@@ -58,29 +61,31 @@ def get_envs(user: str | None = None) -> list[tuple[str, str, str, str, str, str
             each.layer.python if each.layer else "",
         )
         for each in environments(user)
-        if each.ready
+        if each.is_ready
     ]
 
 
 def environments(user: str | None = None) -> list[Environment]:
-    """Environments as objects, including broken ones."""
-    here = home()
-    return list(list_all(here, check_name(user, "user") if user else ""))
+    """Return the environments as objects, including broken ones."""
+    home = Home.from_environ()
+    return list(list_environments(home, check_name(user, "user") if user else ""))
 
 
-def _put_first(directories: list[str]) -> None:
-    """Put directories before other packages and after the standard library, and process their .pth files."""
-    before = list(sys.path)
-    sys.path[:] = [each for each in before if "site-packages" not in each]
+def _insert_sites(directories: list[str]) -> None:
+    """Put directories after the standard library and before other packages, and process the .pth files in them."""
+    previous = list(sys.path)
+    sys.path[:] = [each for each in previous if "site-packages" not in each]
     for each in directories:
         site.addsitedir(each)
-    sys.path += [each for each in before if each not in sys.path]
+    sys.path += [each for each in previous if each not in sys.path]
 
 
-def _imported(found: Environment) -> tuple[str, ...]:
-    """Loaded modules that the environment also contains."""
+def _list_loaded_modules(environment: Environment) -> tuple[str, ...]:
+    """Return the loaded modules that the environment also contains."""
     loaded = {name.partition(".")[0] for name in sys.modules}
     provided = {
-        path.name.partition(".")[0] for site_dir in found.sites[:1] for path in site_dir.glob("*")
+        path.name.partition(".")[0]
+        for site_dir in environment.sites[:1]
+        for path in site_dir.glob("*")
     }
     return tuple(sorted(name for name in loaded & provided if not name.startswith("_")))

@@ -1,4 +1,4 @@
-"""Environments on the cluster, through `hai.client`: build them there or here, and query which tasks use them."""
+"""Builds environments on the cluster or from the cluster, and asks the server which tasks use an environment."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
-from hashlib import file_digest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
+from haienv.digests import hash_file
 from haienv.errors import EnvError, NotFound, Refused
 from haienv.names import SYSTEM, parse_reference
 from haienv.store.layout import Home
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hai.v1.environment_pb2 import Environment as Remote
     from hai.v1.environment_service_pb2 import EnvironmentDescription
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 LogCallback = Callable[[str], None]
 _LAST_LINES = 500
 
@@ -39,38 +39,38 @@ class ServerError(EnvError):
         self.reason = reason
 
 
-def call_server(work: Callable[[Client], Awaitable[Answer]]) -> Answer:
-    """Run work with a client for the server of the current profile."""
+def call_server(call: Callable[[Client], Awaitable[Result]]) -> Result:
+    """Connect to the server of the current profile, and return what `call` returns."""
     from hai.client import errors
     from hai.client.client import Client
     from hai.client.profile import load
 
-    codes = ((errors.NotFound, 3), (errors.Denied, 4), (errors.Unauthenticated, 4), (errors.Invalid, 2),
-             (errors.UsageError, 2), (errors.Unreachable, 5), (errors.TimedOut, 124))  # fmt: skip
+    exit_codes = ((errors.NotFound, 3), (errors.Denied, 4), (errors.Unauthenticated, 4), (errors.Invalid, 2),
+                  (errors.UsageError, 2), (errors.Unreachable, 5), (errors.TimedOut, 124))  # fmt: skip
 
-    async def session() -> Answer:
+    async def session() -> Result:
         async with Client(load()) as client:
-            return await work(client)
+            return await call(client)
 
     try:
         return asyncio.run(session())
     except errors.HaiError as error:
-        code = next((code for kind, code in codes if isinstance(error, kind)), 1)
+        code = next((code for kind, code in exit_codes if isinstance(error, kind)), 1)
         raise ServerError(code, error.reason, error.message, error.hint) from error
 
 
 def tasks_using(environment: Environment) -> list[int]:
-    """Unfinished tasks that use an environment; none without a server, or if the server has another root."""
+    """Return the unfinished tasks that use an environment; empty without a server, or if it has another root."""
 
-    async def work(client: Client) -> list[int]:
-        found = await client.environments.get(environment.name, environment.owner)
-        return list(found.used_by)
+    async def query(client: Client) -> list[int]:
+        remote = await client.environments.get(environment.name, environment.owner)
+        return list(remote.used_by)
 
-    return _query_same_root(environment.root, work, [])
+    return _query_same_root(environment.root, query, [])
 
 
 def require_unused(environment: Environment) -> None:
-    """Raises Refused if unfinished tasks name an environment: they could not start again."""
+    """Raise Refused if unfinished tasks use an environment: without it, the tasks could not start again."""
     if tasks := tasks_using(environment):
         raise Refused(
             f"{environment} is used by unfinished tasks: {', '.join(map(str, tasks))}",
@@ -79,18 +79,18 @@ def require_unused(environment: Environment) -> None:
 
 
 def layers_in_use(home: Home) -> frozenset[str]:
-    """The caller's layers that programs of tasks run in, or that hidden environments of other users extend."""
+    """Return the caller's layers in which programs of tasks run, or which hidden environments of others extend."""
 
-    async def work(client: Client) -> frozenset[str]:
+    async def query(client: Client) -> frozenset[str]:
         return frozenset(await client.environments.layers_in_use())
 
-    return _query_same_root(home.root, work, frozenset())
+    return _query_same_root(home.root, query, frozenset())
 
 
 def _query_same_root(
-    root: Path, work: Callable[[Client], Awaitable[Answer]], default: Answer
-) -> Answer:
-    """Query the server about a root; `default` without a server, or if the server has another root."""
+    root: Path, query: Callable[[Client], Awaitable[Result]], default: Result
+) -> Result:
+    """Query the server about a root. Return `default` without a server, or if the server has another root."""
     from hai.client import errors
     from hai.client.profile import load
 
@@ -99,16 +99,18 @@ def _query_same_root(
     except errors.HaiError:
         return default
 
-    async def session(client: Client) -> Answer:
-        return await work(client) if await client.environments.root() == str(root) else default
+    async def session(client: Client) -> Result:
+        return await query(client) if await client.environments.root() == str(root) else default
 
     try:
         return call_server(session)
     except ServerError as error:
-        is_private_root = error.code == 5 and "HAIENV_HOME" not in os.environ
-        if error.code == 3 or is_private_root:
-            return default
-        if error.code == 5:
+        is_unreachable = error.code == 5
+        if error.code == 3 or (is_unreachable and "HAIENV_HOME" not in os.environ):
+            return (
+                default  # the server does not know the environment; a private root needs no server
+            )
+        if is_unreachable:
             error.hint = "it is unknown which environments tasks use; --force continues anyway"
         raise
 
@@ -121,8 +123,8 @@ def push(
     replace: bool,
     on_line: LogCallback,
 ) -> Remote:
-    """Build the same environment on the cluster. Sends the lock and local wheels of its layer, not its files."""
-    layer = environment.usable
+    """Build the same environment on the cluster from its lock and from the wheels in `wheels` and in local URLs."""
+    layer = environment.usable_layer
     lock = parse_lock(environment.lock())
     if lock is None or layer.editable:
         raise Refused(
@@ -135,10 +137,10 @@ def push(
             f"it extends {layer.sites[0]}, which is not a haienv environment",
             f"`haienv create NAME --no_extend {' '.join(layer.wanted)}` creates one without it",
         )
-    portable, local = portable_lock(lock)
-    local |= matching_wheels(lock, wheels)
+    portable, local_wheels = make_portable(lock)
+    local_wheels |= select_matching_wheels(lock, wheels)
     parents = [(p.name, p.owner, p.lock_hash) for p in layer.parents[:1]]
-    remote = build(name, portable, layer.wanted, metadata, parents, local, replace, on_line)
+    remote = build(name, portable, layer.wanted, metadata, parents, local_wheels, replace, on_line)
     if remote.lock_hash != portable.hash:
         raise EnvError(f"the cluster built {remote.name} from another lock: {remote.lock_hash}")
     return remote
@@ -150,19 +152,19 @@ def build(
     requirements: Sequence[str],
     metadata: EnvMetadata,
     parents: Sequence[tuple[str, str, str]],
-    local: Mapping[str, Path],
+    local_wheels: Mapping[str, Path],
     replace: bool,
     on_line: LogCallback,
 ) -> Remote:
-    """Build a lock on the cluster. Lines of the log go to `on_line`; errors contain the reason from the log."""
+    """Build a lock on the cluster. Pass lines of the log to `on_line`; if the build fails, raise its reason."""
     from hai.v1.environment_pb2 import Environment as Remote
     from hai.v1.environment_pb2 import EnvironmentVisibility
     from hai.v1.environment_service_pb2 import EnvironmentDescription
 
-    async def work(client: Client) -> Remote:
+    async def build_remote(client: Client) -> Remote:
         description = EnvironmentDescription(
             name=name,
-            parent=await _parent(client, parents),
+            parent=await _find_parent(client, parents),
             python_version=lock.python,
             lock=lock.text,
             config=to_toml(metadata.config),
@@ -173,32 +175,32 @@ def build(
             replace=replace,
             wanted=requirements,
             parent_lock_hash=lock.parent,
-            local_wheels=local,
+            local_wheels=local_wheels,
         )
-        async for answer in client.environments.build(description, local):
-            if isinstance(answer, Remote):
-                return answer
-            log_lines.append(answer)
-            on_line(answer)
+        async for item in client.environments.build(description, local_wheels):
+            if isinstance(item, Remote):
+                return item
+            log_lines.append(item)
+            on_line(item)
         raise EnvError("the server ended the build without an answer")
 
     log_lines: deque[str] = deque(maxlen=_LAST_LINES)
     try:
-        return call_server(work)
+        return call_server(build_remote)
     except ServerError as error:
-        if error.reason == "BUILD_FAILED" and (why := _last_error(log_lines)):
-            error.message = f"{name} was not built: {why}"
+        if error.reason == "BUILD_FAILED" and (reason := _last_error(log_lines)):
+            error.message = f"{name} was not built: {reason}"
         raise
 
 
 def _last_error(log_lines: Iterable[str]) -> str:
-    """The last error of haienv in the log: it has all reasons of uv, which the server's short error omits."""
-    _, found, why = "\n".join(["", *log_lines]).rpartition("\nhaienv: ")
-    return why if found else ""
+    """Return the last error of haienv in the log. It has all reasons of uv; the server's error is shorter."""
+    _, separator, message = "\n".join(["", *log_lines]).rpartition("\nhaienv: ")
+    return message if separator else ""
 
 
-async def _parent(client: Client, parents: Sequence[tuple[str, str, str]]) -> str:
-    """An environment on the cluster with the same lock as the local parent."""
+async def _find_parent(client: Client, parents: Sequence[tuple[str, str, str]]) -> str:
+    """Return an environment on the cluster with the lock of the local parent; empty if there is no parent."""
     if not parents:
         return ""
     name, owner, lock_hash = parents[0]
@@ -208,27 +210,27 @@ async def _parent(client: Client, parents: Sequence[tuple[str, str, str]]) -> st
             f"the cluster has no environment with the lock of {name}[{owner}] ({lock_hash[:12]})",
             f"push the parent first: haienv push '{name}[{owner}]'",
         )
-    trusted = (
-        owner,
-        (await client.users.whoami()).user.name,
-        SYSTEM,
-    )  # owners could claim any lock
-    best = min(candidates, key=lambda e: (_rank(e.owner, trusted), e.name != name, e.owner, e.name))
+    caller = (await client.users.whoami()).user.name
+    trusted = (owner, caller, SYSTEM)  # a user can write any lock hash into the files
+    best = min(
+        candidates, key=lambda e: (_trust_rank(e.owner, trusted), e.name != name, e.owner, e.name)
+    )
     return f"{best.name}[{best.owner}]"
 
 
-def _rank(owner: str, trusted: Sequence[str]) -> int:
+def _trust_rank(owner: str, trusted: Sequence[str]) -> int:
     return trusted.index(owner) if owner in trusted else len(trusted)
 
 
-def portable_lock(lock: Lock) -> tuple[Lock, dict[str, Path]]:
-    """Replace local wheels in a lock by versions; returns the lock, and these wheels by hash."""
-    local: dict[str, Path] = {}
-    pins = tuple(_portable(pin, local) for pin in lock.pins)
-    return Lock(lock.python, pins, lock.parent, lock.sites), local
+def make_portable(lock: Lock) -> tuple[Lock, dict[str, Path]]:
+    """Replace local wheels in a lock by their versions. Return the new lock, and the wheels by hash."""
+    local_wheels: dict[str, Path] = {}
+    pins = tuple(_make_pin_portable(pin, local_wheels) for pin in lock.pins)
+    return Lock(lock.python, pins, lock.parent, lock.sites), local_wheels
 
 
-def _portable(pin: Pin, local: dict[str, Path]) -> Pin:
+def _make_pin_portable(pin: Pin, local_wheels: dict[str, Path]) -> Pin:
+    """Replace a local wheel by its version, and add the wheel to `local_wheels`."""
     url = urlsplit(pin.version)
     if url.scheme != "file":
         return pin
@@ -238,67 +240,68 @@ def _portable(pin: Pin, local: dict[str, Path]) -> Pin:
         raise Refused(
             f"{pin.name} comes from {path}, which is not a local wheel", "build a wheel of it"
         )
-    digest = sha256_of(path)
-    local[digest] = path
+    digest = _hash_wheel(path)
+    local_wheels[digest] = path
     return Pin(pin.name, parts[1], f"{pin.name}=={parts[1]} --hash=sha256:{digest}")
 
 
-def matching_wheels(lock: Lock, wheels: Iterable[Path]) -> dict[str, Path]:
-    """The wheels that belong to a lock, by hash."""
-    found = {sha256_of(path): path for path in wheels}
-    return {digest: path for digest, path in found.items() if digest in lock.text}
+def select_matching_wheels(lock: Lock, wheels: Iterable[Path]) -> dict[str, Path]:
+    """Return the wheels that belong to a lock, by hash."""
+    by_hash = {_hash_wheel(path): path for path in wheels}
+    return {digest: path for digest, path in by_hash.items() if digest in lock.text}
 
 
-def sha256_of(path: Path) -> str:
+def _hash_wheel(path: Path) -> str:
     with path.open("rb") as file:
-        return file_digest(file, "sha256").hexdigest()
+        return hash_file(file)
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What is needed to build an environment of the cluster here."""
+    """The data from which this machine can build an environment of the cluster."""
 
     description: EnvironmentDescription
     lock: Lock
 
 
 def list_remote(owner: str) -> tuple[str, list[dict[str, Any]]]:
-    """The caller's user name on the cluster, and the visible environments (of one owner)."""
+    """Return the caller's user name on the cluster, and the visible environments of one owner or of all."""
 
-    async def work(client: Client) -> tuple[str, list[dict[str, Any]]]:
-        found = await client.environments.list(owner)
-        return (await client.users.whoami()).user.name, [_as_dict(each) for each in found]
+    async def query(client: Client) -> tuple[str, list[dict[str, Any]]]:
+        environments = await client.environments.list(owner)
+        documents = [_document(each) for each in environments]
+        return (await client.users.whoami()).user.name, documents
 
-    return call_server(work)
+    return call_server(query)
 
 
-def _as_dict(found: Remote) -> dict[str, Any]:
-    """The document of a local environment, without fields that the server does not have."""
+def _document(environment: Remote) -> dict[str, Any]:
+    """Return the same document as for a local environment, without fields that the server does not have."""
     from hai.client.text.formatting import enum_name
     from hai.v1.environment_pb2 import EnvironmentState, EnvironmentVisibility
 
     return {
-        "name": found.name,
-        "owner": found.owner,
-        "state": enum_name(EnvironmentState, found.state),
-        "message": found.message,
-        "path": found.path,
-        "parent": found.parent,
-        "python": found.python_version,
-        "lock_hash": found.lock_hash,
-        "visibility": enum_name(EnvironmentVisibility, found.visibility).lower(),
-        "group": found.user_group,
-        "packages": found.packages,
-        "size_bytes": found.size_bytes,
-        "description": found.description,
-        "deprecated": found.deprecated,
-        "created": found.create_time.ToDatetime(UTC).isoformat(),
-        "updated": found.update_time.ToDatetime(UTC).isoformat(),
+        "name": environment.name,
+        "owner": environment.owner,
+        "state": enum_name(EnvironmentState, environment.state),
+        "message": environment.message,
+        "path": environment.path,
+        "parent": environment.parent,
+        "python": environment.python_version,
+        "lock_hash": environment.lock_hash,
+        "visibility": enum_name(EnvironmentVisibility, environment.visibility).lower(),
+        "group": environment.user_group,
+        "packages": environment.packages,
+        "size_bytes": environment.size_bytes,
+        "description": environment.description,
+        "deprecated": environment.deprecated,
+        "created": environment.create_time.ToDatetime(UTC).isoformat(),
+        "updated": environment.update_time.ToDatetime(UTC).isoformat(),
     }
 
 
 def fetch_recipe(name: str, owner: str) -> Recipe:
-    """The recipe of an environment on the cluster; the default owner is the caller."""
+    """Fetch the recipe of an environment on the cluster. An empty owner means the caller."""
     description = call_server(lambda client: client.environments.export(name, owner))
     lock = parse_lock(description.lock)
     if lock is None:
@@ -306,14 +309,13 @@ def fetch_recipe(name: str, owner: str) -> Recipe:
     return Recipe(description, lock)
 
 
-def locks_of_chain(name: str, owner: str) -> list[Lock]:
-    """Locks of an environment on the cluster and of its parents, nearest first."""
-    found: list[Lock] = []
-    while name:
-        fetched = fetch_recipe(name, owner)
-        found.append(fetched.lock)
-        next_parent = (
-            parse_reference(fetched.description.parent) if fetched.description.parent else None
-        )
-        name, owner = (next_parent.name, next_parent.owner) if next_parent else ("", "")
-    return found
+def fetch_lock_chain(name: str, owner: str) -> list[Lock]:
+    """Fetch the locks of an environment on the cluster and of its parents, nearest first."""
+    locks: list[Lock] = []
+    while True:
+        recipe = fetch_recipe(name, owner)
+        locks.append(recipe.lock)
+        if not recipe.description.parent:
+            return locks
+        parent = parse_reference(recipe.description.parent)
+        name, owner = parent.name, parent.owner

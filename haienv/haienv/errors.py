@@ -1,4 +1,4 @@
-"""The errors that haienv raises: each says what happened, to which thing, and what to do; credentials are removed.
+"""The errors of haienv. Each says what happened, to which thing, and what to do, without credentials.
 
 EnvError               exit code 1
 ├── UsageError         2: invalid names, options or files
@@ -23,7 +23,6 @@ from hai.redaction import redact
 DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
 """Error numbers of a full disk or an exceeded quota."""
 DISK_FULL_HINT = "the disk, or your quota, is full; free some space and run the command again"
-_DISK_FULL_TEXTS = ("No space left on device", "Disk quota exceeded")
 
 
 class EnvError(Exception):
@@ -73,13 +72,6 @@ class Refused(EnvError):
 
 class BuildFailed(EnvError):
     reason = "BUILD_FAILED"
-
-
-def installer_failed(output: str, hint: str = "") -> EnvError:
-    """The error for the output of a failed installer, which reports a full disk in its text only."""
-    if any(text in output for text in _DISK_FULL_TEXTS):
-        return DiskFull(output, DISK_FULL_HINT)
-    return BuildFailed(output, hint)
 
 
 class HookFailed(EnvError):

@@ -1,6 +1,6 @@
 """Reads `venv.db` of HAI's haienv: SQLite with pickled rows.
 
-A pickle could call anything, so the reader builds plain values for the known class names only. Rows that need other
+A pickle can call any function, so the reader builds plain values for three class names only. Rows that need other
 classes, and large rows, are refused.
 """
 
@@ -23,7 +23,7 @@ _MAX_ROW_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class LegacyEnvironment:
-    """A row; `fault` says why it cannot be read."""
+    """A row. If the row cannot be read, `fault` says why."""
 
     name: str
     path: str = ""
@@ -36,7 +36,7 @@ class LegacyEnvironment:
 
 
 class _Row:
-    """A pickled configuration: attributes only."""
+    """A configuration that was pickled. It has attributes only."""
 
 
 class _RestrictedUnpickler(Unpickler):
@@ -62,28 +62,28 @@ def is_database(path: Path) -> bool:
 
 
 def read_rows(path: Path) -> list[LegacyEnvironment]:
-    """All rows, sorted by name; the file is opened read-only."""
+    """Return all rows, sorted by name. The file is opened read-only."""
     try:
         with sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True) as database:
-            found = {row.name: row for table in reversed(_TABLES) for row in _rows(database, table)}
+            rows = {r.name: r for table in reversed(_TABLES) for r in _read_table(database, table)}
     except sqlite3.Error as error:
         raise UsageError(f"{path} is not a venv.db: {error}") from error
     finally:
         if "database" in locals():
             database.close()
-    return [found[name] for name in sorted(found)]
+    return [rows[name] for name in sorted(rows)]
 
 
-def _rows(database: sqlite3.Connection, table: str) -> Iterator[LegacyEnvironment]:
+def _read_table(database: sqlite3.Connection, table: str) -> Iterator[LegacyEnvironment]:
     table_exists = database.execute(
         "select 1 from sqlite_master where type='table' and name=?", (table,)
     )
     if table_exists.fetchone():
         for name, value in database.execute(f"select key, value from {table}"):
-            yield _row(str(name), value)
+            yield _unpickle(str(name), value)
 
 
-def _row(name: str, value: object) -> LegacyEnvironment:
+def _unpickle(name: str, value: object) -> LegacyEnvironment:
     if not isinstance(value, bytes) or len(value) > _MAX_ROW_BYTES:
         return LegacyEnvironment(name, fault="its row is not a configuration")
     try:
@@ -98,23 +98,23 @@ def _row(name: str, value: object) -> LegacyEnvironment:
 def _from_attributes(name: str, attributes: dict[str, Any]) -> LegacyEnvironment:
     return LegacyEnvironment(
         name,
-        _text(attributes, "path"),
-        _text(attributes, "py"),
-        _text(attributes, "extend_env"),
-        _texts(attributes, "extra_search_dir"),
-        _texts(attributes, "extra_search_bin_dir"),
-        _texts(attributes, "extra_environment"),
+        _get_text(attributes, "path"),
+        _get_text(attributes, "py"),
+        _get_text(attributes, "extend_env"),
+        _get_texts(attributes, "extra_search_dir"),
+        _get_texts(attributes, "extra_search_bin_dir"),
+        _get_texts(attributes, "extra_environment"),
     )
 
 
-def _text(attributes: dict[str, Any], key: str) -> str:
+def _get_text(attributes: dict[str, Any], key: str) -> str:
     value = attributes.get(key) or ""
     if not isinstance(value, str):
         raise ValueError(f"{key} is not a string")
     return value
 
 
-def _texts(attributes: dict[str, Any], key: str) -> tuple[str, ...]:
+def _get_texts(attributes: dict[str, Any], key: str) -> tuple[str, ...]:
     values = attributes.get(key) or ()
     if not isinstance(values, list | tuple) or not all(isinstance(v, str) for v in values):
         raise ValueError(f"{key} is not a list of strings")

@@ -1,4 +1,4 @@
-"""Validates names of environments, users and layers before they become parts of paths. Pure."""
+"""Validates names of environments, users, layers and variables, before they become parts of paths. Pure."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _CURRENT_LINK = re.compile(r"\.\./\.layers/([0-9a-f]{24})")
 _RESERVED = ("PATH", "PYTHONPATH", "PYTHONHOME", "PS1", "VIRTUAL_ENV")
 _LEGACY_NAME = re.compile(r"py[0-9]{1,3}-([0-9]{6})")
 SYSTEM = "system"
-"""The user whose environments are found right after those of the caller."""
+"""The user whose environments a name finds if the caller has none of that name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """NAME or NAME[USER], as a user writes it; an empty owner must be resolved."""
+    """NAME or NAME[USER], as a user writes it. If the owner is empty, the owner must still be found."""
 
     name: str
     owner: str = ""
@@ -30,23 +30,23 @@ class Reference:
 
 
 def is_name(text: str) -> bool:
-    """True if the text is a valid name of an environment or a user."""
+    """Return True if the text is a valid name of an environment or a user."""
     return _NAME.fullmatch(text) is not None
 
 
 def is_layer(text: str) -> bool:
-    """True if the text is a valid layer id."""
+    """Return True if the text is a valid layer id."""
     return _LAYER.fullmatch(text) is not None
 
 
-def layer_of_link(target: str) -> str:
-    """The layer id in the target of a `current` link; empty if the target is invalid."""
+def parse_layer_link(target: str) -> str:
+    """Return the layer id in the target of a `current` link; empty if the target is invalid."""
     match = _CURRENT_LINK.fullmatch(target)
     return match[1] if match else ""
 
 
 def check_name(text: str, kind: str = "environment") -> str:
-    """Return a valid name. Raises UsageError."""
+    """Return the name of an environment or a user unchanged. Raise UsageError if it is invalid."""
     if not is_name(text):
         raise UsageError(
             f"{text!r} is not a valid name of {'an environment' if kind == 'environment' else f'a {kind}'}",
@@ -56,7 +56,7 @@ def check_name(text: str, kind: str = "environment") -> str:
 
 
 def parse_reference(text: str, owner: str | None = None) -> Reference:
-    """Parse NAME, NAME[USER], or NAME with a separate owner. Raises UsageError."""
+    """Parse NAME, NAME[USER], or NAME with a separate owner. Raise UsageError."""
     match = _REFERENCE.fullmatch(text)
     if match is None:
         raise UsageError(f"{text!r} is neither NAME nor NAME[USER]")
@@ -66,14 +66,14 @@ def parse_reference(text: str, owner: str | None = None) -> Reference:
     return Reference(check_name(match[1]), "" if user is None else check_name(user, "user"))
 
 
-def legacy_name(name: str) -> str:
-    """The current name, 202111, of a system environment that HAI called py3-202111; empty for other names."""
+def translate_legacy_name(name: str) -> str:
+    """Return 202111 for py3-202111, which is HAI's name of a system environment; empty for other names."""
     match = _LEGACY_NAME.fullmatch(name)
     return match[1] if match else ""
 
 
 def variable_fault(name: str) -> str:
-    """Why an environment cannot set a variable; empty if it can."""
+    """Return why an environment cannot set a variable of this name; empty if it can."""
     if not _VARIABLE.fullmatch(name):
         return f"{name!r} is not a valid name of a variable: use letters, digits and underscores"
     if name in _RESERVED or name.startswith(("HF_ENV_", "_HAIENV_")):

@@ -1,4 +1,7 @@
-"""Operations on environments. Each change has one commit point, see docs/contributing/environments.md."""
+"""Creates, changes, renames and removes environments.
+
+Each operation has one commit point; docs/contributing/environments.md lists them.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,13 @@ import os
 from collections.abc import Callable, Set
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from haienv.backends.uv import Uv
 from haienv.errors import Broken, Busy, Denied, Exists, NotFound, Refused, UsageError
-from haienv.layers.base import Base, layer_base
+from haienv.layers.base import Base, make_layer_base
 from haienv.layers.build import BuildRequest, BuildResult, PlanCallback, build
-from haienv.layers.gc import trash_unused
+from haienv.layers.gc import move_unused_to_trash
 from haienv.names import check_name
 from haienv.store import reverse_dependencies
 from haienv.store.access import (
@@ -26,29 +28,25 @@ from haienv.store.access import (
 from haienv.store.history import record_change
 from haienv.store.layout import CURRENT_LINK, LAST_USED_FILE, METADATA_FILE, Home
 from haienv.store.lock_file import Pin, parse_lock
-from haienv.store.records import EnvMetadata, MalformedRecord, parse_metadata, to_toml
+from haienv.store.records import EnvMetadata, MalformedRecord, parse_metadata, to_toml, utc_now
 from haienv.store.registry import (
     Environment,
-    children,
+    find_children,
     layer_fault,
-    list_owner,
+    list_environments_of,
     read_environment,
     read_layer,
 )
 from haienv.store.transaction import (
     build_directory,
-    committing,
     delete_tree,
+    hold_lease,
     move_to_trash,
     publish,
     replace_link,
     replace_text,
 )
-from haienv.store.untrusted_io import LIMIT
-
-
-def now() -> datetime:
-    return datetime.now(UTC).replace(microsecond=0)
+from haienv.store.untrusted_io import RECORD_LIMIT_BYTES
 
 
 def create(
@@ -60,7 +58,7 @@ def create(
     metadata: EnvMetadata,
     on_plan: PlanCallback,
 ) -> Environment | None:
-    """Create an environment. Returns None after a dry run."""
+    """Create an environment. Return None after a dry run."""
     _require_free_name(home, check_name(name))
     _metadata_text(metadata)
     check_visibility(home, metadata, base.parents)
@@ -68,36 +66,42 @@ def create(
         built = build(home, uv, base, request, work, on_plan)
         if built is None:
             return None
-        _publish(home, work, name, built.layer_id, replace(metadata, created=now(), updated=now()))
+        _publish(
+            home,
+            work,
+            name,
+            built.layer_id,
+            replace(metadata, created=utc_now(), updated=utc_now()),
+        )
     return _read_back(home, name)
 
 
 def clone(home: Home, source: Environment, name: str) -> Environment:
-    """Create an environment that uses the same layer; both can change independently."""
+    """Create an environment that uses the layer of `source`. Both environments can change independently."""
     _require_free_name(home, check_name(name))
     require_same_root(home, source)
-    if not source.ready:
+    if not source.is_ready:
         raise Broken(f"environment {source} is broken: {source.fault}", "see `haienv doctor`")
     if source.owner != home.user:
         raise Denied(
             f"{source} belongs to {source.owner}", f"extend it, or `haienv pull {source} {name}`"
         )
     with build_directory(home) as work:
-        metadata = replace(source.metadata, created=now(), updated=now(), previous="")
+        metadata = replace(source.metadata, created=utc_now(), updated=utc_now(), previous="")
         _publish(home, work, name, source.layer_id, metadata)
     return _read_back(home, name)
 
 
 def _metadata_text(metadata: EnvMetadata) -> str:
-    """The text of metadata. Raises UsageError if haienv or the server could not read it again."""
+    """Return the text of metadata. Raise UsageError if haienv or the server could not read the text back."""
     text = to_toml(metadata)
     try:
         parse_metadata(text)
     except MalformedRecord as error:
         raise UsageError(str(error)) from error
-    if len(text.encode()) > LIMIT:
+    if len(text.encode()) > RECORD_LIMIT_BYTES:
         raise UsageError(
-            f"variables, directories and hooks are too long: the limit is {LIMIT >> 10} KiB"
+            f"variables, directories and hooks are too long: the limit is {RECORD_LIMIT_BYTES >> 10} KiB"
         )
     return text
 
@@ -106,9 +110,9 @@ def _publish(home: Home, work: Path, name: str, layer_id: str, metadata: EnvMeta
     prepared = work / "env"
     prepared.mkdir()
     replace_text(prepared / METADATA_FILE, _metadata_text(metadata))
-    (prepared / CURRENT_LINK).symlink_to(_link(layer_id))
+    (prepared / CURRENT_LINK).symlink_to(_link_target(layer_id))
     apply_visibility(prepared, metadata)
-    with committing(home):
+    with hold_lease(home):
         _register_dependencies(home, layer_id)
         update_layer_mode(home, layer_id, metadata)
         if not publish(prepared, home.directory(home.user, name)):
@@ -117,12 +121,15 @@ def _publish(home: Home, work: Path, name: str, layer_id: str, metadata: EnvMeta
         record_change(home, "create", name, layer_id)
 
 
-def _link(layer_id: str) -> str:
+def _link_target(layer_id: str) -> str:
     return f"../.layers/{layer_id}"
 
 
 def _register_dependencies(home: Home, layer_id: str) -> None:
-    """Mark the layers below as needed, then check that they still exist; owners check marks after a removal."""
+    """Mark the parents of a layer as needed, then check that the parents still exist.
+
+    Owners check the marks after they have removed a layer, so one of both sides always notices the other.
+    """
     layer = read_layer(home, home.user, layer_id)
     reverse_dependencies.create_marks(home, layer.parents if layer else ())
     if layer is None or not all(home.layer(p.owner, p.layer).is_dir() for p in layer.parents):
@@ -130,7 +137,7 @@ def _register_dependencies(home: Home, layer_id: str) -> None:
 
 
 def _touch_last_used(home: Home, layer_id: str) -> None:
-    """Record that a layer was in use until now; gc waits some days from then."""
+    """Record that a layer was in use until now. The garbage collection deletes it some days later at the earliest."""
     with suppress(FileNotFoundError):
         (home.layer(home.user, layer_id) / LAST_USED_FILE).touch()
 
@@ -148,14 +155,14 @@ def _name_taken(home: Home, name: str) -> Exists:
 
 
 def _read_back(home: Home, name: str) -> Environment:
-    found = read_environment(home, home.user, name)
-    if found is None:
+    environment = read_environment(home, home.user, name)
+    if environment is None:
         raise NotFound(f"environment {name}[{home.user}] was removed meanwhile")
-    return found
+    return environment
 
 
 def _require_exists(environment: Environment) -> None:
-    """Raises NotFound if another command removed or renamed the environment; the caller holds the lease."""
+    """Raise NotFound if another command removed or renamed the environment. The caller must hold the lease."""
     if not environment.directory.is_dir():
         raise NotFound(
             f"{environment} was removed meanwhile", "`haienv list` shows all environments"
@@ -170,33 +177,36 @@ def rebuild(
     on_plan: PlanCallback,
     base: Base | None = None,
 ) -> BuildResult | None:
-    """Build a new layer with other packages, on a new base if one is passed, and switch to it.
+    """Build a new layer with other packages, and switch the environment to it.
 
-    Returns None after a dry run.
+    The layer is built on `base`, or on the current base if `base` is None. Return None after a dry run.
     """
-    new_base = base is not None
     require_owner(home, environment)
-    layer = environment.recorded_layer if new_base else environment.usable
-    pins = _locked_pins(environment)
-    old = layer_base(environment, layer)
-    base = base or old
-    changed = (base.parents, base.python) != (old.parents, old.python)
-    if base.parents != old.parents:
-        check_visibility(home, environment.metadata, base.parents)
-    request = change(
-        BuildRequest(
-            layer.wanted, layer.editable, pins, base_changed=changed, recheck_shadows=new_base
-        )
+    layer = environment.usable_layer if base is None else environment.recorded_layer
+    current_base = make_layer_base(environment, layer)
+    new_base = base or current_base
+    if new_base.parents != current_base.parents:
+        check_visibility(home, environment.metadata, new_base.parents)
+    is_same_base = (new_base.parents, new_base.python) == (
+        current_base.parents,
+        current_base.python,
+    )
+    current = BuildRequest(
+        layer.wanted,
+        layer.editable,
+        _read_pins(environment),
+        base_changed=not is_same_base,
+        recheck_shadows=base is not None,
     )
     with build_directory(home) as work:
-        built = build(home, uv, base, request, work, on_plan)
+        built = build(home, uv, new_base, change(current), work, on_plan)
         if built is not None:
             switch(home, environment, built.layer_id)
     return built
 
 
-def _locked_pins(environment: Environment) -> tuple[Pin, ...]:
-    """The pins of its lock; none if that is missing."""
+def _read_pins(environment: Environment) -> tuple[Pin, ...]:
+    """Return the pins of the environment's lock; empty if the lock is missing or unreadable."""
     with suppress(Broken):
         lock = parse_lock(environment.lock())
         return lock.pins if lock else ()
@@ -204,30 +214,30 @@ def _locked_pins(environment: Environment) -> tuple[Pin, ...]:
 
 
 def switch(home: Home, environment: Environment, layer_id: str) -> None:
-    """Let an environment use another layer. Raises Busy if another command changed it meanwhile."""
-    with committing(home):
-        found = _unchanged(home, environment)
+    """Make an environment use another layer. Raise Busy if another command changed the environment meanwhile."""
+    with hold_lease(home):
+        current = _require_unchanged(home, environment)
         _register_dependencies(home, layer_id)
-        if layer_id == found.layer_id:
+        if layer_id == current.layer_id:
             return
-        metadata = replace(found.metadata, previous=found.layer_id, updated=now())
+        metadata = replace(current.metadata, previous=current.layer_id, updated=utc_now())
         update_layer_mode(home, layer_id, metadata)
-        replace_text(found.directory / METADATA_FILE, to_toml(metadata))
-        replace_link(found.directory / CURRENT_LINK, _link(layer_id))
-        _touch_last_used(home, found.layer_id)
+        replace_text(current.directory / METADATA_FILE, to_toml(metadata))
+        replace_link(current.directory / CURRENT_LINK, _link_target(layer_id))
+        _touch_last_used(home, current.layer_id)
         _touch_last_used(home, layer_id)
-        record_change(home, "switch", found.name, layer_id)
+        record_change(home, "switch", current.name, layer_id)
 
 
-def _unchanged(home: Home, environment: Environment) -> Environment:
-    found = read_environment(home, environment.owner, environment.name)
-    if found is None or found.layer_id != environment.layer_id:
+def _require_unchanged(home: Home, environment: Environment) -> Environment:
+    current = read_environment(home, environment.owner, environment.name)
+    if current is None or current.layer_id != environment.layer_id:
         raise Busy(f"{environment} was changed by another command meanwhile", "run it again")
-    return found
+    return current
 
 
 def roll_back(home: Home, environment: Environment) -> Environment:
-    """Switch back to the layer before the last change."""
+    """Switch an environment back to the layer before its last change."""
     previous = require_owner(home, environment).metadata.previous
     layer = read_layer(home, home.user, previous) if previous else None
     if layer is None:
@@ -243,27 +253,26 @@ def roll_back(home: Home, environment: Environment) -> Environment:
 def configure(
     home: Home, environment: Environment, change: Callable[[EnvMetadata], EnvMetadata]
 ) -> Environment:
-    """Change the metadata: configuration, visibility, description."""
+    """Change the metadata of an environment: configuration, visibility, description."""
     require_owner(home, environment)
-    with committing(home):
-        found = read_environment(home, environment.owner, environment.name)
-        if found is None:
+    with hold_lease(home):
+        current = read_environment(home, environment.owner, environment.name)
+        if current is None:
             raise NotFound(f"{environment} was removed meanwhile")
-        if not found.text:  # the metadata was not read, so its contents would be lost
+        if not current.text:  # the file could not be read, so its contents would be lost
             raise Broken(
-                f"{environment} is broken: {found.fault}",
-                f"repair {found.directory / METADATA_FILE}",
+                f"{environment} is broken: {current.fault}",
+                f"repair {current.directory / METADATA_FILE}",
             )
-        metadata = replace(change(found.metadata), updated=now())
-        if _audience(metadata) != _audience(
-            found.metadata
-        ):  # only then: a parent may have been hidden since
-            check_visibility(home, metadata, found.layer.parents if found.layer else ())
-        replace_text(found.directory / METADATA_FILE, _metadata_text(metadata))
-        apply_visibility(found.directory, metadata)
-        if found.layer is not None:
-            update_layer_mode(home, found.layer_id)
-        record_change(home, "configure", found.name, found.layer_id)
+        metadata = replace(change(current.metadata), updated=utc_now())
+        # A parent may have become private since then; that must not prevent other changes.
+        if _audience(metadata) != _audience(current.metadata):
+            check_visibility(home, metadata, current.layer.parents if current.layer else ())
+        replace_text(current.directory / METADATA_FILE, _metadata_text(metadata))
+        apply_visibility(current.directory, metadata)
+        if current.layer is not None:
+            update_layer_mode(home, current.layer_id)
+        record_change(home, "configure", current.name, current.layer_id)
     return _read_back(home, environment.name)
 
 
@@ -272,10 +281,10 @@ def _audience(metadata: EnvMetadata) -> tuple[str, str]:
 
 
 def rename(home: Home, environment: Environment, name: str) -> Environment:
-    """Rename an environment. Children refer to its layer, so they keep working."""
+    """Rename an environment. Children keep working, because they refer to its layer."""
     require_owner(home, environment)
     check_name(name)
-    with committing(home):
+    with hold_lease(home):
         _require_exists(environment)
         _require_free_name(home, name)
         if not publish(environment.directory, home.directory(home.user, name)):
@@ -285,36 +294,38 @@ def rename(home: Home, environment: Environment, name: str) -> Environment:
 
 
 def remove(
-    home: Home, environment: Environment, force: bool = False, busy: Set[str] = frozenset()
+    home: Home, environment: Environment, force: bool = False, busy_layers: Set[str] = frozenset()
 ) -> None:
     """Remove an environment, then delete its layers unless something else needs them.
 
-    `busy` are layers that programs run in; gc deletes them later.
+    Programs run in the layers of `busy_layers`; the garbage collection deletes these layers later.
     """
     require_owner(home, environment)
-    if not force and (below := _dependents(home, environment)):
+    if not force and (dependents := _list_dependents(home, environment)):
         raise Refused(
-            f"{environment} is extended by {', '.join(below)}",
+            f"{environment} is extended by {', '.join(dependents)}",
             "remove those first; --force removes its name now, and its files when nothing extends them",
         )
-    layers = {environment.layer_id, environment.metadata.previous} - {"", *busy}
-    with committing(home):
+    layers = {environment.layer_id, environment.metadata.previous} - {"", *busy_layers}
+    with hold_lease(home):
         _require_exists(environment)
         trashed = [move_to_trash(home, environment.directory)]
         record_change(home, "remove", environment.name)
-        trashed += trash_unused(home, layers)
+        trashed += move_unused_to_trash(home, layers)
     for path in trashed:
         delete_tree(path)
 
 
-def _dependents(home: Home, environment: Environment) -> list[str]:
-    """Environments that extend this one; for those hidden from the caller, only their owners."""
+def _list_dependents(home: Home, environment: Environment) -> list[str]:
+    """Return the environments that extend this one; for those hidden from the caller, only the owners."""
     layer = environment.layer_id
-    same_layer = {e.name for e in list_owner(home, environment.owner) if e.layer_id == layer}
-    if not layer or same_layer - {environment.name}:
+    same_layer = {
+        e.name for e in list_environments_of(home, environment.owner) if e.layer_id == layer
+    }
+    if not layer or same_layer - {environment.name}:  # another environment keeps the layer
         return []
-    visible = children(home, environment.owner, frozenset({layer}))
-    hidden = set(reverse_dependencies.dependents(home).get(layer, ())) - {
+    visible = find_children(home, environment.owner, frozenset({layer}))
+    hidden = set(reverse_dependencies.find_dependents(home).get(layer, ())) - {
         each.owner for each in visible
     }
     return [*map(str, visible), *(f"one of {user}'s" for user in sorted(hidden))]

@@ -68,7 +68,7 @@ def test_push_and_pull_keep_the_lock(
     haienv.ok("push top")
     remote = read_environment(cluster, OWNER, "top")
     assert remote is not None
-    assert remote.usable.parents[0].owner == OWNER
+    assert remote.usable_layer.parents[0].owner == OWNER
     program = "import fast, plain, secret; print(fast.VERSION, secret.VERSION)"
     done = subprocess.run(
         [remote.path / "bin" / "python", "-c", program], capture_output=True, text=True

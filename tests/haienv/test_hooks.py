@@ -44,7 +44,7 @@ def test_a_failed_hook_is_reported_and_undoes_nothing(haienv: Any) -> None:
     assert done.code == 1
     assert done.error["reason"] == "HOOK_FAILED"
     assert "ended with code 7" in done.error["message"]
-    assert haienv.get("one").ready
+    assert haienv.get("one").is_ready
     haienv.ok("config remove one hook", line)
     haienv.ok("config append one hook no-such-program")
     assert "there is no program 'no-such-program'" in haienv("install one tool").err
@@ -68,7 +68,7 @@ def test_an_interrupted_hook_keeps_the_change(haienv: Any, monkeypatch: pytest.M
     monkeypatch.setattr("haienv.hooks.run_hooks", interrupted)
     result = haienv("create one --no_extend")
     assert (result.code, "nothing" in result.err) == (130, False)
-    assert haienv.get("one").ready
+    assert haienv.get("one").is_ready
 
 
 def test_hooks_of_others_never_run(haienv: Any, hook: str, tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from haienv.activate.activation import activation
-from haienv.layers.base import running_python
+from haienv.activate.activation import compute_activation
+from haienv.layers.base import find_running_python
 
 NEWEST = "import fast; print(fast.VERSION)"
 
@@ -47,18 +47,18 @@ def test_requirements_with_several_markers_stay_together(haienv: Any, tmp_path: 
     haienv.ok("install one tool")
     assert haienv.ok("freeze one --json").json == {"fast": "1.0", "plain": "2.0", "tool": "1.0"}
     haienv.ok("uninstall one plain")
-    assert haienv.get("one").usable.wanted == (*lines[:2], "tool")
+    assert haienv.get("one").usable_layer.wanted == (*lines[:2], "tool")
     (tmp_path / "r.txt").write_text("\n".join(lines[:2]).replace("2", "1.5"))
     haienv.ok("install one --from", tmp_path / "r.txt")
     haienv.ok("install one tool")
-    assert haienv.get("one").usable.wanted == (
+    assert haienv.get("one").usable_layer.wanted == (
         "fast<1.5; python_version<'4'",
         "fast>=1.5; python_version>='4'",
         "tool",
     )
     assert haienv.ok("freeze one --json").json == {"fast": "1.0", "tool": "1.0"}
     haienv.ok("uninstall one FAST")
-    assert haienv.get("one").usable.wanted == ("tool",)
+    assert haienv.get("one").usable_layer.wanted == ("tool",)
 
 
 def test_uninstall_removes_unneeded_dependencies(haienv: Any) -> None:
@@ -112,7 +112,7 @@ def test_upgrade_follows_the_name_of_the_parent(haienv: Any) -> None:
         haienv.ok(f"create on-{name} --extend {name} tool --visibility private")
         result = haienv.ok(f"info on-{name} --json").json["parents"]
         assert result == [f"{name}[ann]"]
-        assert activation(haienv.home, haienv.get(f"on-{name}")).variables == {"A": name}
+        assert compute_activation(haienv.home, haienv.get(f"on-{name}")).variables == {"A": name}
     haienv.ok("remove other --force --yes")
     haienv.ok("create other --no_extend fast==2.0")
     haienv.ok("upgrade on-other --keep-versions")
@@ -141,12 +141,12 @@ def test_upgrade_replaces_a_missing_python(haienv: Any, tmp_path: Path) -> None:
     old, new = (tmp_path / name / "python3" for name in ("old", "new"))
     for each in (old, new):
         each.parent.mkdir()
-        each.symlink_to(running_python())
+        each.symlink_to(find_running_python())
     haienv.ok("create base --no_extend fast==1.0 -p", old)
     haienv.ok("create top --extend base plain==1.0")
     lock = haienv.ok("lock base").out
     old.unlink()
-    assert not haienv.get("base").ready
+    assert not haienv.get("base").is_ready
     assert haienv.ok("lock base").out == lock
     assert haienv.ok("freeze top --json").json == {"fast": "1.0", "plain": "1.0"}
     assert haienv("install base tool").code == 1
@@ -158,14 +158,14 @@ def test_upgrade_replaces_a_missing_python(haienv: Any, tmp_path: Path) -> None:
 
 def test_upgrade_repairs_a_changed_python(haienv: Any, tmp_path: Path) -> None:
     python, another = tmp_path / "python3", tmp_path / "python3.2"
-    python.symlink_to(running_python())
+    python.symlink_to(find_running_python())
     another.write_text("#!/bin/sh\n")
     another.chmod(0o755)
     haienv.ok("create one --no_extend fast==1.0 -p", python)
     python.unlink()
     python.symlink_to(another)
     assert haienv.get("one").fault.endswith(f"{python} is 3.2 on this machine")
-    haienv.ok("upgrade one --keep-versions -p", running_python())
+    haienv.ok("upgrade one --keep-versions -p", find_running_python())
     assert haienv.run("one", NEWEST) == "1.0"
 
 
@@ -204,7 +204,7 @@ def test_upgrade_repairs_a_missing_parent_layer(haienv: Any) -> None:
     missing = haienv.get("base").path
     haienv.ok("install base tool")
     shutil.move(missing, f"{missing}.away")
-    assert not haienv.get("top").ready
+    assert not haienv.get("top").is_ready
     haienv.ok("upgrade top --keep-versions")
     assert haienv.run("top", "import fast, plain, tool; print(fast.VERSION)") == "1.0"
 
@@ -243,7 +243,7 @@ def test_remove_refuses_environments_that_others_extend(haienv: Any) -> None:
     assert "his[bob]" in refused.err
     haienv.ok("remove base --yes --force")
     assert bob.run("his", "import fast, tool; print('on')") == "on"
-    assert bob.get("his").ready
+    assert bob.get("his").is_ready
 
 
 def test_remove_accepts_the_same_environment_twice(haienv: Any) -> None:
@@ -256,7 +256,7 @@ def test_remove_requires_confirmation(haienv: Any, monkeypatch: pytest.MonkeyPat
     haienv.ok("create one --no_extend")
     monkeypatch.setattr("sys.stdin", io.StringIO())
     assert haienv("remove one").code == 2
-    assert haienv.get("one").ready
+    assert haienv.get("one").is_ready
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
-"""Activates an environment for programs that an agent starts, without any shell.
+"""Resolves environments to the variables of programs that an agent starts. No shell takes part.
 
-The layer is resolved once, so a running program keeps it while its owner upgrades the environment.
+The layer is resolved once, so a running program keeps it while the owner upgrades the environment.
 """
 
 from __future__ import annotations
@@ -13,17 +13,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hai_backend.domain.environment import EnvironmentName
-from hai_backend.environments.errors import BrokenEnvironment
 from hai_backend.environments.open_directories import OpenDirectory, open_root
-from hai_backend.environments.parse import Config, Layer, Parent
 from hai_backend.environments.read import (
     LAYERS,
-    current_layer,
-    layer_directory,
+    open_layer,
+    read_current_layer,
     read_layer,
     read_lock,
     read_metadata,
 )
+from hai_backend.environments.records import BrokenEnvironment, Config, Layer, Parent
 
 _VERSIONED = re.compile(r"python([0-9]+\.[0-9]+)[a-z]*")
 _JUPYTER = {"JUPYTER_PATH": "share/jupyter", "JUPYTER_CONFIG_PATH": "etc/jupyter"}
@@ -32,18 +31,18 @@ NAME, OWNER, LOCK = "HF_ENV_NAME", "HF_ENV_OWNER", "HF_ENV_LOCK"
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """The effect of an environment: paths that are prepended to path variables, and other variables."""
+    """The effect of an active environment: directories to prepend to path variables, and other variables."""
 
     full_name: EnvironmentName
     lock_hash: str
-    layers: tuple[Path, ...]  # the environment's own, then its parents'
+    layers: tuple[Path, ...]  # the layer of the environment, then those of its parents
     paths: tuple[str, ...]
     python_paths: tuple[str, ...]
     variables: Mapping[str, str]
     jupyter: tuple[Path, ...] = ()  # directories in which Jupyter finds kernels and extensions
 
     def apply_to(self, base: Mapping[str, str]) -> dict[str, str]:
-        """Returns the node's variables with the environment active."""
+        """Return the variables of a program whose variables without the environment are `base`."""
         merged = {**base, **self.variables, NAME: self.full_name.name, OWNER: self.full_name.owner}
         merged[LOCK], merged["VIRTUAL_ENV"] = self.lock_hash, str(self.layers[0])
         merged["PATH"] = join_paths((*self.paths, base.get("PATH", os.defpath)))
@@ -56,8 +55,8 @@ class Activation:
             )
         return merged
 
-    def relocated(self, root: Path, layer_path: Path) -> Activation:
-        """Returns the same activation with the layers below another directory."""
+    def relocate(self, root: Path, layer_path: Path) -> Activation:
+        """Return the activation with the layers below `layer_path` instead of `root`."""
         layers = tuple(layer_path / layer.relative_to(root) for layer in self.layers)
         pairs = zip(self.layers, layers, strict=True)
         new_by_old = dict(pairs)
@@ -69,8 +68,8 @@ class Activation:
             jupyter=tuple(new_by_old.get(p, p) for p in self.jupyter),
         )
 
-    def has(self, package: str) -> bool:
-        """Tells whether one of its layers contains a package."""
+    def has_package(self, package: str) -> bool:
+        """Return whether a layer contains a package."""
         return any(
             layer_path.joinpath(package).exists()
             for layer in self.layers
@@ -79,26 +78,29 @@ class Activation:
 
 
 def join_paths(parts: Iterable[str]) -> str:
-    """Joins a list of directories without empty ones, which would mean the current directory."""
+    """Join directories to a path list, without empty ones, which would mean the current directory."""
     return os.pathsep.join(filter(None, parts))
 
 
-def activate(root: Path, full_name: EnvironmentName, layer: str = "") -> Activation:
-    """Resolves an environment, or this `layer` of it. Raises BrokenEnvironment with the reason."""
+def resolve_activation(root: Path, full_name: EnvironmentName, layer: str = "") -> Activation:
+    """Resolve an environment with its current layer, or with `layer`. Raise BrokenEnvironment with the reason."""
     try:
         with open_root(root) as root_directory:
-            return _activate(
-                root, root_directory, full_name, layer or current_layer(root_directory, full_name)
+            return _resolve_layer(
+                root,
+                root_directory,
+                full_name,
+                layer or read_current_layer(root_directory, full_name),
             )
     except OSError as error:
         layer_path = root / full_name.owner / full_name.name
         raise BrokenEnvironment(f"{layer_path} cannot be read: {error.strerror}") from error
 
 
-def _activate(
+def _resolve_layer(
     root: Path, root_directory: OpenDirectory, full_name: EnvironmentName, name: str
 ) -> Activation:
-    with layer_directory(root_directory, full_name.owner, name) as layer_files:
+    with open_layer(root_directory, full_name.owner, name) as layer_files:
         layer = read_layer(layer_files)
         read_lock(layer_files, layer.lock_hash)
     _require_platform(layer)
@@ -120,15 +122,15 @@ def _activate(
         ),
         python_paths=tuple(path for config in configs for path in config.search_dirs),
         variables={n: v for config in reversed(configs) for n, v in config.variables},
-        jupyter=tuple(_jupyter(layer_paths, layer.sites)),
+        jupyter=tuple(_jupyter_prefixes(layer_paths, layer.sites)),
     )
 
 
-def _jupyter(layer_paths: Sequence[Path], sites: Iterable[str]) -> list[Path]:
-    """Returns the directories for Jupyter, which searches beside its own Python only; none if no parent has any."""
-    outside = (Path(os.path.normpath(f"{site}/../../..")) for site in sites)
+def _jupyter_prefixes(layer_paths: Sequence[Path], sites: Iterable[str]) -> list[Path]:
+    """Return the prefixes with files of Jupyter, which searches only beside its Python; empty if no parent has any."""
+    external = (Path(os.path.normpath(f"{site}/../../..")) for site in sites)
     jupyter_paths = [
-        p for p in (*layer_paths[1:], *outside) if any(map(os.path.isdir, _jupyter_directories(p)))
+        p for p in (*layer_paths[1:], *external) if any(map(os.path.isdir, _jupyter_directories(p)))
     ]
     return [layer_paths[0], *jupyter_paths] if jupyter_paths else []
 
@@ -149,32 +151,32 @@ def _layer_path(root: Path, parent: Parent) -> Path:
 
 
 def _config(root_directory: OpenDirectory, parent: Parent) -> Config:
-    """Reads the configuration of an environment; empty if its metadata were deleted or cannot be read."""
+    """Read the configuration of an environment; empty if its metadata was deleted or cannot be read."""
     with suppress(OSError):
         return read_metadata(root_directory, parent.full_name).config
     return Config()
 
 
 def _parent_config(root_directory: OpenDirectory, parent: Parent) -> Config:
-    """Ignores a broken configuration of a parent, as haienv does."""
+    """Read the configuration of a parent; empty if it is broken, as in haienv."""
     with suppress(BrokenEnvironment):
         return _config(root_directory, parent)
     return Config()
 
 
 def _require_platform(layer: Layer) -> None:
-    here = os.uname().machine
-    if layer.platform and not layer.platform.endswith(here):
-        raise BrokenEnvironment(f"it is for {layer.platform}, but this node is {here}")
+    machine = os.uname().machine
+    if layer.platform and not layer.platform.endswith(machine):
+        raise BrokenEnvironment(f"it is for {layer.platform}, but this node is {machine}")
 
 
 def _require_python(layer_path: Path, layer: Layer) -> None:
-    if problem := python_problem(layer_path, layer.python_version):
+    if problem := find_python_problem(layer_path, layer.python_version):
         raise BrokenEnvironment(problem)
 
 
-def python_problem(layer_path: Path, version: str) -> str:
-    """Returns why the Python of a layer cannot run on this machine; empty if it can."""
+def find_python_problem(layer_path: Path, version: str) -> str:
+    """Return why the Python of a layer cannot run on this machine; empty if it can."""
     python = layer_path / "bin" / "python"
     target = os.path.realpath(python)
     if not os.access(python, os.X_OK):

@@ -1,8 +1,8 @@
-"""Copies of packed layers on a node's own disk: their paths, which are complete, and who uses them.
+"""Finds and locks the copies of packed layers on a node's own disk.
 
-Below the operators' directory each account has its own: <root>/<uid>/<owner>/.layers/<layer>, as on shared storage, so
-the paths of a layer's parents are valid here too. A copy is complete once it has its name. A process that uses a copy
-holds a lock on its directory, which the kernel releases when the process ends in any way.
+Operators choose a directory, and each account has its own directory in it: <root>/<uid>/<owner>/.layers/<layer>. The
+last parts are as on shared storage, so that the relative paths between layers are valid. A copy is complete once it has
+this name. A process that uses a copy holds a lock on its directory; the kernel releases the lock when the process ends.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from hai_backend.environments import parse
-from hai_backend.environments.errors import BrokenEnvironment
+from hai_backend.environments import records
 from hai_backend.environments.open_directories import open_root
-from hai_backend.environments.parse import Image
-from hai_backend.environments.read import LAYERS, layer_directory, read_image
+from hai_backend.environments.read import LAYERS, open_layer, read_image
+from hai_backend.environments.records import BrokenEnvironment, Image
 
 BUILDING, TRASH, LOCK, RECORD = ".unpacking", ".trash", ".lock", "copy.toml"
 _MAX_RECORD_BYTES = 4096
@@ -28,24 +27,24 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True)
 class LayerRequest:
-    """A packed layer that is needed on this node."""
+    """A packed layer that a program needs on this node."""
 
     owner: str
     layer: str
     image: Image
 
 
-def packed_layer(root: Path, owner: str, layer: str) -> LayerRequest | None:
-    """Returns None if the layer was not packed. Raises BrokenEnvironment, or OSError."""
-    with open_root(root) as directory, layer_directory(directory, owner, layer) as layer_files:
+def find_packed_layer(root: Path, owner: str, layer: str) -> LayerRequest | None:
+    """Return the request for a layer; None if the layer was not packed. Raise BrokenEnvironment, or OSError."""
+    with open_root(root) as directory, open_layer(directory, owner, layer) as layer_files:
         try:
             return LayerRequest(owner, layer, read_image(layer_files))
         except FileNotFoundError:
             return None
 
 
-def account_directory(copies_root: Path) -> Path:
-    """Returns this account's directory below the operators'. Raises BrokenEnvironment if it is unsafe."""
+def make_account_directory(copies_root: Path) -> Path:
+    """Create this account's directory below that of the operators. Raise BrokenEnvironment if it is unsafe."""
     directory = copies_root / str(os.geteuid())
     try:
         directory.mkdir(mode=0o700, exist_ok=True)
@@ -67,27 +66,28 @@ def copy_path(account_directory: Path, request: LayerRequest) -> Path:
 
 
 def write_record(directory: Path, image: Image) -> None:
-    """Records the image of a copy; the time of this file is when the copy was last used."""
-    status = {"schema": parse.SCHEMA, **asdict(image)}
-    lines = (f"{key} = {json.dumps(value)}\n" for key, value in status.items())  # the same in TOML
+    """Record the image of a copy. The modification time of this file is the last use of the copy."""
+    record = {"schema": records.SCHEMA, **asdict(image)}
+    # JSON and TOML write these values in the same way.
+    lines = (f"{key} = {json.dumps(value)}\n" for key, value in record.items())
     (directory / RECORD).write_text("".join(lines))
 
 
 def read_record(directory: Path) -> Image | None:
-    """Returns the image of a copy; None if there is no copy."""
+    """Return the image of a copy; None if there is no copy."""
     try:
         with open_root(directory) as copy_directory:
-            return parse.image(copy_directory.text(RECORD, _MAX_RECORD_BYTES))
+            return records.parse_image(copy_directory.read_text(RECORD, _MAX_RECORD_BYTES))
     except (OSError, BrokenEnvironment):
         return None
 
 
 def lock_copies(account_directory: Path, requests: list[LayerRequest]) -> list[int] | None:
-    """Locks copies until this process ends or the returned descriptors are closed; None if one copy does not exist."""
+    """Lock copies until the returned descriptors are closed. Return None if one of the copies does not exist."""
     descriptors: list[int] = []
     for request in requests:
         directory = copy_path(account_directory, request)
-        descriptor = lock(directory, fcntl.LOCK_SH)
+        descriptor = lock_directory(directory, fcntl.LOCK_SH)
         if descriptor is not None:
             descriptors.append(descriptor)
         if descriptor is None or read_record(directory) != request.image:
@@ -98,8 +98,8 @@ def lock_copies(account_directory: Path, requests: list[LayerRequest]) -> list[i
     return descriptors
 
 
-def lock(directory: Path, mode: int) -> int | None:
-    """Locks a directory that still has its name; None if it does not exist or has a conflicting lock."""
+def lock_directory(directory: Path, mode: int) -> int | None:
+    """Lock a directory that still has its name. Return None if it does not exist or has a conflicting lock."""
     try:
         descriptor = os.open(directory, _DIRECTORY)
     except OSError:
@@ -115,7 +115,7 @@ def lock(directory: Path, mode: int) -> int | None:
 
 
 def list_copies(account_directory: Path) -> Iterator[tuple[Path, float, int]]:
-    """Yields all copies: directory, time of last use, bytes."""
+    """Yield directory, time of last use and bytes of each copy."""
     for directory in account_directory.glob(f"[!.]*/{LAYERS}/*"):
         image = read_record(directory)
         if image is None:

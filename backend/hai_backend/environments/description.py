@@ -1,4 +1,4 @@
-"""Describes an environment, so that the same one can be built elsewhere."""
+"""Describes an environment, so that haienv can build the same one on another machine."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ import tomli_w
 
 from hai_backend.domain.environment import Environment
 from hai_backend.domain.errors import Conflict
-from hai_backend.environments.errors import BrokenEnvironment
 from hai_backend.environments.open_directories import open_root
-from hai_backend.environments.parse import Config
-from hai_backend.environments.read import layer_directory, read_layer, read_lock, read_metadata
+from hai_backend.environments.read import open_layer, read_layer, read_lock, read_metadata
+from hai_backend.environments.records import BrokenEnvironment, Config
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """The parts of an environment; `config` is TOML like [config] in env.toml."""
+    """The parts from which an environment can be built. `config` is TOML, as the table [config] in env.toml."""
 
     lock: str
     config: str
@@ -26,12 +25,12 @@ class Description:
 
 
 def describe(root: Path, environment: Environment) -> Description:
-    """Describes an environment. Raises Conflict when its files cannot be read or have changed."""
+    """Describe an environment. Raise Conflict when its files cannot be read or have changed."""
     full_name = environment.full_name
     try:
         with open_root(root) as root_directory:
             config = read_metadata(root_directory, full_name).config
-            with layer_directory(root_directory, full_name.owner, environment.layer) as layer_files:
+            with open_layer(root_directory, full_name.owner, environment.layer) as layer_files:
                 layer = read_layer(layer_files)
                 lock = read_lock(layer_files, layer.lock_hash)
     except (BrokenEnvironment, OSError) as error:

@@ -1,8 +1,8 @@
 """Runs haienv as a user.
 
-This is the only program of environments that the server executes, apart from build scripts of packages without a wheel.
-It runs with the user's uid if the server is root, with a temporary home, few variables, no shell, and a time limit.
-Everything that it forks is in its session, which is killed at the end.
+The server executes no other program for environments, except that haienv runs the build scripts of packages without a
+wheel. haienv runs with the user's uid if the server is root, with a temporary home, few variables, no shell, and a time
+limit. All its child processes are in its session, which is killed at the end.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from hai_backend.domain.errors import Conflict
-from hai_backend.environments.garbage import sweep
+from hai_backend.environments.wheels import delete_old_entries
 
 _SECONDS = 3600.0
 _LINE_BYTES = 8192
@@ -37,14 +37,14 @@ _PASSED_VARIABLES = (
 
 
 class HaienvFailed(Exception):
-    """haienv failed or exceeded its time limit; the message is haienv's own."""
+    """haienv failed or exceeded its time limit. The message is that of haienv."""
 
 
 class Haienv:
     """Runs haienv.
 
-    `fallback_uid`: for users without a uid; 0: such users' builds run as the server's own user. `program`: empty: the
-    haienv beside this Python, or the one in PATH.
+    Users without a uid build as `fallback_uid`, or if that is 0, as the user of the server. An empty `program` means
+    the haienv beside this Python, or else the one in PATH.
     """
 
     def __init__(self, root: Path, *, pods: bool, fallback_uid: int = 0, program: str = "") -> None:
@@ -53,11 +53,11 @@ class Haienv:
         self._pods = pods
         self._fallback_uid = fallback_uid
 
-    def require(self) -> str:
-        """Returns the path of haienv. Raises Conflict when this server cannot build for any user."""
+    def require_program(self) -> str:
+        """Return the path of haienv. Raise Conflict when this server cannot build for any user."""
         beside = Path(sys.executable).with_name("haienv")
-        found = self._program or (str(beside) if beside.exists() else shutil.which("haienv"))
-        if not found:
+        program = self._program or (str(beside) if beside.exists() else shutil.which("haienv"))
+        if not program:
             raise Conflict(
                 "this server has no haienv: install hai-platform[env]", reason="NO_HAIENV"
             )
@@ -67,18 +67,18 @@ class Haienv:
                 "run haienv in a dev container, which sees the same storage",
                 reason="NOT_ROOT",
             )
-        return found
+        return program
 
     async def run(
         self, user: str, uid: int, arguments: Sequence[str], build_directory: Path
     ) -> AsyncIterator[str]:
-        """Yields what haienv prints, line by line. Raises HaienvFailed. Ending the iteration kills the process."""
+        """Yield the lines that haienv prints. Raise HaienvFailed. The process is killed when the iteration ends."""
         process = await self._start(user, uid, arguments, build_directory)
-        printed: deque[str] = deque(maxlen=_LAST_LINES)
+        last_lines: deque[str] = deque(maxlen=_LAST_LINES)
         try:
             async with asyncio.timeout(_SECONDS):
-                async for line in _lines(process):
-                    printed.append(line)
+                async for line in _read_lines(process):
+                    last_lines.append(line)
                     yield line
                 code = await process.wait()
         except TimeoutError:
@@ -88,14 +88,14 @@ class Haienv:
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
         if code != 0:
-            raise HaienvFailed(error_of(tuple(printed)) or f"haienv ended with code {code}")
+            raise HaienvFailed(extract_error(tuple(last_lines)) or f"haienv ended with code {code}")
 
     async def _start(
         self, user: str, uid: int, arguments: Sequence[str], build_directory: Path
     ) -> asyncio.subprocess.Process:
         try:
             return await asyncio.create_subprocess_exec(
-                self.require(),
+                self.require_program(),
                 *arguments,
                 cwd=build_directory,
                 env=self._variables(user, build_directory),
@@ -104,7 +104,7 @@ class Haienv:
                 stderr=asyncio.subprocess.STDOUT,
                 start_new_session=True,
                 limit=_LINE_BYTES,
-                **self._identity(uid),
+                **self._process_owner(uid),
             )
         except OSError as error:
             message = f"{error.filename} cannot be started as uid {uid}: {error.strerror}"
@@ -114,7 +114,7 @@ class Haienv:
     async def build_directory(
         self, uid: int, texts: Mapping[str, str], wheels: Sequence[Path]
     ) -> AsyncIterator[Path]:
-        """Creates a temporary directory for a build, with these files."""
+        """Create a temporary directory with these files for the duration of the block."""
         directory = Path(await asyncio.to_thread(self._create_build_directory, uid, texts, wheels))
         try:
             yield directory
@@ -125,7 +125,7 @@ class Haienv:
     def _create_build_directory(
         self, uid: int, texts: Mapping[str, str], wheels: Sequence[Path]
     ) -> str:
-        sweep(Path(tempfile.gettempdir()), _BUILD_DIRECTORY)
+        delete_old_entries(Path(tempfile.gettempdir()), _BUILD_DIRECTORY)
         directory = tempfile.mkdtemp(prefix=_PREFIX)
         (Path(directory) / "wheels").mkdir()
         for name, text in texts.items():
@@ -137,7 +137,7 @@ class Haienv:
         return directory
 
     def ensure_user_directory(self, user: str, uid: int) -> None:
-        """Creates the user's directory below the root; other users may traverse it to public environments."""
+        """Create the user's directory below the root; other users may traverse it to public environments."""
         self.root.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError):
             (self.root / user).mkdir(mode=0o755)
@@ -147,8 +147,11 @@ class Haienv:
         if os.geteuid() == 0 and (owner := uid or self._fallback_uid):
             os.chown(path, owner, owner, follow_symlinks=False)
 
-    def _identity(self, uid: int) -> dict[str, Any]:
-        """Raises HaienvFailed for users without a uid, because build scripts of packages must never run as root."""
+    def _process_owner(self, uid: int) -> dict[str, Any]:
+        """Return the arguments that set uid and groups of a process.
+
+        Raise HaienvFailed for users without a uid, because build scripts of packages must never run as root.
+        """
         owner = uid or self._fallback_uid
         if self._pods and not owner:
             raise HaienvFailed(
@@ -171,8 +174,8 @@ class Haienv:
         }
 
 
-def error_of(lines: Sequence[str]) -> str:
-    """Extracts haienv's error, which may have many lines; of other programs the last line."""
+def extract_error(lines: Sequence[str]) -> str:
+    """Return the error of haienv, which may have many lines; the last line if another program printed them."""
     non_empty = [line.rstrip() for line in lines if line.strip()]
     errors = [i for i, line in enumerate(non_empty) if line.startswith(_ERROR)]
     if not errors:
@@ -180,8 +183,8 @@ def error_of(lines: Sequence[str]) -> str:
     return "\n".join(non_empty[errors[-1] :]).removeprefix(_ERROR)
 
 
-async def _lines(process: asyncio.subprocess.Process) -> AsyncIterator[str]:
-    """Yields lines as they arrive, and splits lines that are too long."""
+async def _read_lines(process: asyncio.subprocess.Process) -> AsyncIterator[str]:
+    """Yield lines as they arrive. Split lines that are too long."""
     assert process.stdout is not None
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Keeps directories open while their entries are read, so that no link or rename leads elsewhere."""
+"""Reads entries relative to open directories, so that no link or rename can lead a reader elsewhere."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
-from hai_backend.environments.errors import BrokenEnvironment
+from hai_backend.environments.records import BrokenEnvironment
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -20,27 +20,27 @@ class OpenDirectory:
 
     def __init__(self, descriptor: int, bytes_counter: list[int] | None = None) -> None:
         self._fd = descriptor
-        # Shared with subdirectories
+        # A list, because subdirectories share the counter
         self._bytes_read = bytes_counter if bytes_counter is not None else [0]
 
     @property
     def bytes_read(self) -> int:
-        """Bytes of texts that were read here and in subdirectories."""
+        """The number of bytes that were read from texts here and in subdirectories."""
         return self._bytes_read[0]
 
-    def names(self, limit: int) -> list[str]:
-        """Returns at most `limit` entries, without those that begin with a dot, which belong to haienv."""
+    def list_names(self, limit: int) -> list[str]:
+        """Return the names of at most `limit` entries, without those of haienv, which begin with a dot."""
         with os.scandir(self._fd) as entries:
-            found = (entry.name for entry in islice(entries, limit))
-            return sorted(name for name in found if not name.startswith("."))
+            names = (entry.name for entry in islice(entries, limit))
+            return sorted(name for name in names if not name.startswith("."))
 
-    def owner(self) -> int:
-        """Returns the uid of the owner."""
+    def owner_uid(self) -> int:
+        """Return the uid of the directory's owner."""
         return os.fstat(self._fd).st_uid
 
     @contextmanager
-    def directory(self, name: str) -> Iterator[OpenDirectory]:
-        """Opens a subdirectory, but no link to one."""
+    def open_directory(self, name: str) -> Iterator[OpenDirectory]:
+        """Open a subdirectory. Raise OSError for a link to one."""
         descriptor = os.open(name, _DIRECTORY, dir_fd=self._fd)
         try:
             yield OpenDirectory(descriptor, self._bytes_read)
@@ -48,8 +48,8 @@ class OpenDirectory:
             os.close(descriptor)
 
     @contextmanager
-    def file(self, name: str) -> Iterator[int]:
-        """Opens a regular file. Raises BrokenEnvironment for any other kind of entry."""
+    def open_file(self, name: str) -> Iterator[int]:
+        """Open a regular file. Raise BrokenEnvironment for any other kind of entry."""
         descriptor = os.open(name, _FILE, dir_fd=self._fd)
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -58,9 +58,9 @@ class OpenDirectory:
         finally:
             os.close(descriptor)
 
-    def text(self, name: str, limit: int) -> str:
-        """Reads a regular file of at most `limit` bytes. Raises BrokenEnvironment for anything else."""
-        with self.file(name) as descriptor:
+    def read_text(self, name: str, limit: int) -> str:
+        """Read a regular file of at most `limit` bytes. Raise BrokenEnvironment for anything else."""
+        with self.open_file(name) as descriptor:
             data = _read_at_most(descriptor, limit + 1)
         self._bytes_read[0] += len(data)
         if len(data) > limit:
@@ -70,12 +70,12 @@ class OpenDirectory:
         except UnicodeDecodeError as error:
             raise BrokenEnvironment(f"{name} is not UTF-8") from error
 
-    def link(self, name: str) -> str:
-        """Returns the target of a link. Raises OSError when it is not a link."""
+    def read_link(self, name: str) -> str:
+        """Return the target of a link. Raise OSError when it is not a link."""
         return os.readlink(name, dir_fd=self._fd)
 
     def has(self, name: str) -> bool:
-        """Tells whether there is an entry of this name, without following links."""
+        """Return whether there is an entry of this name, which may be a link to nowhere."""
         try:
             os.stat(name, dir_fd=self._fd, follow_symlinks=False)
         except OSError:
@@ -85,7 +85,7 @@ class OpenDirectory:
 
 @contextmanager
 def open_root(root: Path) -> Iterator[OpenDirectory]:
-    """Opens the root. Operators chose it, so it may be a link."""
+    """Open the root. It may be a link, because operators have chosen it."""
     descriptor = os.open(root, _DIRECTORY & ~os.O_NOFOLLOW)
     try:
         yield OpenDirectory(descriptor)

@@ -1,9 +1,9 @@
-"""Unpacks images of layers to a node's own disk. A program of its own: `python -m … REQUEST` with a JSON object.
+"""Unpacks images of layers to a node's own disk. This is a program: `python -m … REQUEST`, where REQUEST is JSON.
 
-It may be killed at any time: what is being unpacked or deleted is in directories that nobody reads, and a copy gets its
-name only when it is complete, verified against its hash, and on disk. One process works at a time. When space is
-needed, the least recently used copies are deleted, except those that a process has locked. An image may be hostile: it
-is read as a stream, and nothing in it can leave its directory.
+The program may be killed at any time: it unpacks and deletes in directories that nobody reads, and a copy gets its name
+only when it is complete, verified against its hash, and on disk. One process works at a time. When space is needed, the
+least recently used copies are deleted, except those that a process has locked. Images may be hostile: they are read as
+streams, and no member can be written outside the directory of the copy.
 """
 
 from __future__ import annotations
@@ -29,20 +29,19 @@ from hai_backend.environments.copies import (
     LOCK,
     TRASH,
     LayerRequest,
-    account_directory,
     copy_path,
+    find_packed_layer,
     list_copies,
-    lock,
-    packed_layer,
+    lock_directory,
+    make_account_directory,
     read_record,
     write_record,
 )
-from hai_backend.environments.errors import BrokenEnvironment
 from hai_backend.environments.open_directories import open_root
-from hai_backend.environments.parse import Image
-from hai_backend.environments.read import IMAGE, layer_directory
+from hai_backend.environments.read import IMAGE, open_layer
+from hai_backend.environments.records import BrokenEnvironment, Image
 
-# tarfile reads headers completely, and a hostile archive may have huge ones
+# tarfile reads whole headers into memory, and a hostile archive may have huge ones.
 _MAX_MEMORY_BYTES = 2 << 30
 _CHUNK = 1 << 20
 _PYTHON = re.compile(r"bin/python[0-9.]*")
@@ -51,9 +50,11 @@ _PYTHON = re.compile(r"bin/python[0-9.]*")
 def copy_layers(
     root: Path, copies_root: Path, limit: int, layers: Sequence[tuple[str, str]]
 ) -> None:
-    """Copies layers below `copies_root`, which holds at most `limit` bytes per account. Raises BrokenEnvironment."""
-    directory = account_directory(copies_root)
-    requests = [request for owner, layer in layers if (request := packed_layer(root, owner, layer))]
+    """Unpack layers below `copies_root`, with at most `limit` bytes for this account. Raise BrokenEnvironment."""
+    directory = make_account_directory(copies_root)
+    requests = [
+        request for owner, layer in layers if (request := find_packed_layer(root, owner, layer))
+    ]
     with _exclusive(directory):
         _remove_leftovers(directory)
         missing = [r for r in requests if read_record(copy_path(directory, r)) != r.image]
@@ -75,21 +76,21 @@ def _exclusive(directory: Path) -> Iterator[None]:
 
 
 def _remove_leftovers(directory: Path) -> None:
-    """Removes what a killed process left."""
+    """Remove what a killed process has left."""
     for kind in (BUILDING, TRASH):
         shutil.rmtree(directory / kind, ignore_errors=True)
         (directory / kind).mkdir(exist_ok=True)
 
 
 def _evict_other_image(directory: Path, path: Path) -> None:
-    """Evicts a copy of the same layer that was made from another image."""
+    """Evict a copy of the same layer that was made from another image."""
     if path.exists() and not _evict(directory, path):
         raise BrokenEnvironment("a task uses a copy of it that was made from another image")
 
 
 def _evict(directory: Path, path: Path) -> bool:
-    """Deletes a copy. Returns False if a process uses it."""
-    lock_fd = lock(path, fcntl.LOCK_EX)
+    """Delete a copy. Return False if a process uses the copy."""
+    lock_fd = lock_directory(path, fcntl.LOCK_EX)
     if lock_fd is None:
         return False
     try:
@@ -104,7 +105,7 @@ def _evict(directory: Path, path: Path) -> bool:
 def _free_space(
     directory: Path, limit: int, missing: Sequence[LayerRequest], needed: set[Path]
 ) -> None:
-    """Deletes least recently used copies until there is enough space. Raises BrokenEnvironment otherwise."""
+    """Delete least recently used copies until there is enough space. Raise BrokenEnvironment if there never is."""
     copies_by_age = sorted(list_copies(directory), key=lambda copy: (copy[1], copy[0]))
     used_bytes = sum(size for *_, size in copies_by_age)
     free_bytes = limit - used_bytes - sum(each.image.unpacked_bytes for each in missing)
@@ -137,15 +138,15 @@ def _unpack(root: Path, directory: Path, request: LayerRequest) -> None:
 def _extract_image(root: Path, request: LayerRequest, build_directory: Path) -> None:
     with (
         open_root(root) as root_directory,
-        layer_directory(root_directory, request.owner, request.layer) as layer_files,
-        layer_files.file(IMAGE) as descriptor,
+        open_layer(root_directory, request.owner, request.layer) as layer_files,
+        layer_files.open_file(IMAGE) as descriptor,
         open(descriptor, "rb", closefd=False) as file,
     ):
         _extract(file, request.image, build_directory)
 
 
 class _HashingReader:
-    """Wraps a file that is read once, and hashes what is read."""
+    """Wraps a file that is read once, and hashes the bytes that are read."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -157,7 +158,7 @@ class _HashingReader:
         return data
 
     def complete_digest(self) -> str:
-        """Returns the hash of the complete file."""
+        """Read the rest of the file, and return the hash of the whole."""
         while self.read(_CHUNK):
             pass
         return self._hash.hexdigest()
@@ -166,24 +167,24 @@ class _HashingReader:
 def _extract(file: BinaryIO, image: Image, target: Path) -> None:
     from zstandard import ZstdDecompressor, ZstdError
 
-    hashed, links = _HashingReader(file), dict[str, str]()
+    reader, links = _HashingReader(file), dict[str, str]()
     try:
         with (
-            ZstdDecompressor().stream_reader(hashed) as stream,  # type: ignore[arg-type]
+            ZstdDecompressor().stream_reader(reader) as stream,  # type: ignore[arg-type]
             tarfile.open(fileobj=stream, mode="r|") as archive,
         ):
             _extract_members(archive, image, target, links)
     except (tarfile.TarError, ZstdError, EOFError, ValueError, MemoryError) as error:
         raise BrokenEnvironment(f"its image is damaged: {error}") from error
-    if hashed.complete_digest() != image.sha256:
+    if reader.complete_digest() != image.sha256:
         raise BrokenEnvironment("its image is damaged: it does not match the hash in image.toml")
-    _link(target, links)
+    _create_links(target, links)
 
 
-def _link(target: Path, links: Mapping[str, str]) -> None:
-    """Creates the links last, so that nothing is written through them."""
+def _create_links(target: Path, links: Mapping[str, str]) -> None:
+    """Create the links last, so that nothing is written through them."""
     for name, link_target in links.items():
-        if any(str(above) in links for above in PurePosixPath(name).parents):
+        if any(str(parent) in links for parent in PurePosixPath(name).parents):
             raise BrokenEnvironment(f"its image holds {name!r}, which lies below a link")
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         os.symlink(link_target, target / name)
@@ -214,9 +215,9 @@ def _check_name(name: str) -> None:
 
 
 def _is_allowed_link(link: tarfile.TarInfo) -> bool:
-    """Allows links to names in the same directory; only bin/python may lead elsewhere, as in the layer itself."""
-    beside = "/" not in link.linkname and link.linkname not in ("", ".", "..")
-    return beside or _PYTHON.fullmatch(link.name) is not None
+    """Return whether a link leads to a name in the same directory; bin/python may lead elsewhere, as in the layer."""
+    is_beside = "/" not in link.linkname and link.linkname not in ("", ".", "..")
+    return is_beside or _PYTHON.fullmatch(link.name) is not None
 
 
 def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:
@@ -231,7 +232,7 @@ def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> Non
 
 
 def _sync(build_directory: Path) -> None:
-    """Writes everything to disk, so that a copy that has its name is complete even after a power loss."""
+    """Write all files to disk, so that a copy that has its name is complete even after a power loss."""
     descriptor = os.open(build_directory, os.O_RDONLY)
     try:
         ctypes.CDLL(None).syncfs(descriptor)
@@ -240,7 +241,7 @@ def _sync(build_directory: Path) -> None:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Prints an error in one line and returns 1 when it fails."""
+    """Unpack the requested layers. If that fails, print the error in one line and return 1."""
     resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, resource.RLIM_INFINITY))
     request = json.loads(argv[1])
     os.umask(0o022)

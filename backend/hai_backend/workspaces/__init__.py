@@ -1,1 +1,1 @@
-"""Files of workspaces on storage: what they are made of is one page, docs/contributing/workspaces.md."""
+"""Stores the files of workspaces. docs/contributing/workspaces.md describes the layout on storage."""

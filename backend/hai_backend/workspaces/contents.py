@@ -1,6 +1,7 @@
-"""Stores file contents by digest: `incoming` holds what a push brought, `objects` older versions that are retained.
+"""Stores file contents by digest.
 
-Both are on the file system of the tree, so contents move between them and the tree by rename.
+The directory `incoming` has contents that pushes brought, `objects` older versions that are retained. Both are on the
+file system of the tree, so contents move between them and the tree by rename.
 """
 
 from __future__ import annotations
@@ -35,13 +36,15 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Contents:
-    """One flat directory of files named by digest. Names may have a suffix: `.part`, `.2`."""
+    """One directory of files that are named by digest. Names may have a suffix, as in `.part` and `.2`."""
 
     def __init__(self, path: Path) -> None:
         path.mkdir(exist_ok=True, mode=0o700)
         self.folder = os.open(path, OPEN_DIRECTORY)
         self._unverified: set[str] = set()
-        self._flushing = ThreadPoolExecutor(1, "flushing")  # a slow disk delays no other workspace
+        self._flushing = ThreadPoolExecutor(
+            1, "flushing"
+        )  # one for each workspace, because disks may be slow
         self._early_sync: Future[None] | None = None
         self._failure: OSError | None = None
 
@@ -49,16 +52,16 @@ class Contents:
         self._flushing.shutdown()
         os.close(self.folder)
 
-    def names(self) -> list[str]:
+    def list_names(self) -> list[str]:
         with self._listing() as folder:
             return os.listdir(folder)
 
-    def distrust(self) -> None:
-        """Marks all files as unverified: another process may have died while writing them. `has` reads them first."""
-        self._unverified = {name for name in self.names() if "." not in name}
+    def mark_unverified(self) -> None:
+        """Mark all files as unverified, because a process may have died while it wrote them. `has` reads such files."""
+        self._unverified = {name for name in self.list_names() if "." not in name}
 
     def has(self, name: str, listed: Collection[str] | None = None) -> bool:
-        """Tells whether a complete file of this name exists. Pass `listed`, the current names, when checking many."""
+        """Return whether a complete file of this name exists. For many checks, pass the current names as `listed`."""
         if listed is None:
             try:
                 os.stat(name, dir_fd=self.folder, follow_symlinks=False)
@@ -70,14 +73,14 @@ class Contents:
 
     def _is_complete(self, name: str) -> bool:
         self._unverified.discard(name)
-        with opened(self.open(name)) as file:
-            complete = digest_of(file).hex() == name
+        with closing_descriptor(self.open(name)) as file:
+            complete = hash_file(file).hex() == name
         if not complete:
             self.remove(name)
         return complete
 
     def put(self, name: str, data: memoryview) -> None:
-        """Writes a complete file, and replaces an existing one."""
+        """Write a complete file. Replace an existing one."""
         self._unverified.discard(name)
         file = os.open(name, CREATE | os.O_TRUNC, 0o644, dir_fd=self.folder)
         try:
@@ -89,13 +92,13 @@ class Contents:
             os.close(file)
 
     def write_at(self, name: str, parts: Iterable[tuple[int, memoryview]]) -> None:
-        """Writes parts of a file that is being assembled, by offset; adjacent parts are written together."""
-        with opened(self.create(name)) as file:
+        """Write parts of an incomplete file at their offsets. Adjacent parts are written together."""
+        with closing_descriptor(self.create(name)) as file:
             for offset, data in _merge_adjacent(parts):
                 _write_at(file, offset, data)
 
     def create(self, name: str) -> int:
-        """Opens a file for writing without truncating it."""
+        """Open a file for writing without truncating it."""
         return os.open(name, CREATE, 0o644, dir_fd=self.folder)
 
     def open(self, name: str) -> int:
@@ -105,20 +108,22 @@ class Contents:
         with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=self.folder)
 
-    def size(self) -> int:
-        """Returns the total size of all files in bytes."""
+    def count_bytes(self) -> int:
+        """Return the total size of all files in bytes."""
         with self._listing() as folder, os.scandir(folder) as entries:
             return sum(file.stat(follow_symlinks=False).st_size for file in entries)
 
     @contextmanager
     def _listing(self) -> Iterator[int]:
-        """Opens the directory again, because a descriptor has only one listing position, and on btrfs a listing does
-        not include entries that were created after the descriptor was opened."""
-        with opened(os.open(".", OPEN_DIRECTORY, dir_fd=self.folder)) as folder:
+        """Open the directory again for a listing.
+
+        A descriptor has only one listing position, and on btrfs it does not list entries that are newer than itself.
+        """
+        with closing_descriptor(os.open(".", OPEN_DIRECTORY, dir_fd=self.folder)) as folder:
             yield folder
 
     def sync(self, names: list[str] | None) -> None:
-        """Writes these files to disk; None: everything on this file system, which is faster for many files."""
+        """Write these files to disk, or if `names` is None, the whole file system, which is faster for many files."""
         if self._early_sync is not None:
             wait((self._early_sync,))
         if names is None:
@@ -131,12 +136,12 @@ class Contents:
 
     def _sync_each(self, names: list[str]) -> None:
         for name in names:
-            with opened(self.open(name)) as file:
+            with closing_descriptor(self.open(name)) as file:
                 os.fdatasync(file)
         os.fsync(self.folder)
 
     def sync_early(self, names: Sequence[str] = ()) -> None:
-        """Starts to write these files, or everything, to disk, ahead of `sync`. Ignored while one is running."""
+        """Start to write these files to disk, or all files if `names` is empty. Do nothing if a start is running."""
         if self._early_sync is None or self._early_sync.done():
             submit = self._flushing.submit
             self._early_sync = (
@@ -144,36 +149,35 @@ class Contents:
             )
 
     def _start_writeback(self, names: Sequence[str]) -> None:
-        """Unlike `_flush`, this does not wait for writes of others on the same file system."""
+        """Start to write files to disk. Unlike `_flush`, this does not wait for other files on the file system."""
         for name in names:
-            with suppress(FileNotFoundError), opened(self.open(name)) as file:
+            with suppress(FileNotFoundError), closing_descriptor(self.open(name)) as file:
                 write_back(file)
 
     def _flush(self) -> None:
-        """Flushes the file system. The kernel reports a failure only once, so it is kept for the next `sync`."""
+        """Flush the file system. The kernel reports a failure only once, so the next `sync` raises the failure."""
         if _libc.syncfs(self.folder) != 0:
             self._failure = OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 @contextmanager
-def opened(file: int) -> Iterator[int]:
-    """Closes the file at the end of the block."""
+def closing_descriptor(file: int) -> Iterator[int]:
+    """Close a file descriptor at the end of the block."""
     try:
         yield file
     finally:
         os.close(file)
 
 
-def open_in(folder: int, name: str) -> int:
-    """Opens a file for reading, without following links or waiting for pipes."""
+def open_for_reading(folder: int, name: str) -> int:
+    """Open a file for reading, without following links or waiting for the writer of a pipe."""
     return os.open(name, _READ, dir_fd=folder)
 
 
 def rename_no_replace(source: str, source_fd: int, target: str, target_fd: int) -> bool:
-    """Renames atomically if the target does not exist. Returns False if it does, or if the file system does not support
-    this.
+    """Rename atomically unless the target exists. Return False if it exists, or if the file system cannot do this.
 
-    Raises FileNotFoundError.
+    Raise FileNotFoundError.
     """
     sys.audit("os.rename", source, target, source_fd, target_fd)
     old, new = os.fsencode(source), os.fsencode(target)
@@ -192,17 +196,17 @@ def write_all(file: int, data: memoryview) -> None:
 def _merge_adjacent(
     parts: Iterable[tuple[int, memoryview]],
 ) -> Iterator[tuple[int, list[memoryview]]]:
-    source_offset, end, run = 0, 0, list[memoryview]()
+    start, end, run = 0, 0, list[memoryview]()
     for offset, data in parts:
         if run and (offset != end or len(run) >= _MAX_VECTORS):
-            yield source_offset, run
+            yield start, run
             run = []
         if not run:
-            source_offset = end = offset
+            start = end = offset
         run.append(data)
         end += len(data)
     if run:
-        yield source_offset, run
+        yield start, run
 
 
 def _write_at(file: int, offset: int, run: list[memoryview]) -> None:
@@ -215,20 +219,20 @@ def _write_at(file: int, offset: int, run: list[memoryview]) -> None:
 
 
 def write_all_at(file: int, offset: int, data: memoryview) -> None:
-    """Writes all data at an offset, regardless of the file position."""
+    """Write all data at an offset, regardless of the file position."""
     while data:
         written = os.pwrite(file, data, offset)
         offset, data = offset + written, data[written:]
 
 
 def write_back(file: int) -> None:
-    """Starts to write a file to disk, without waiting and without reporting errors."""
+    """Start to write a file to disk, without waiting and without reporting errors."""
     begin, complete = ctypes.c_int64(0), ctypes.c_int64(0)
     _libc.sync_file_range(file, begin, complete, _SYNC_FILE_RANGE_WRITE)
 
 
-def digest_of(file: int) -> bytes:
-    """Returns the digest of a file's content. Large files are hashed on all cores, because a client waits."""
+def hash_file(file: int) -> bytes:
+    """Return the digest of a file's content. Large files are hashed on all cores, because a client is waiting."""
     size = os.fstat(file).st_size
     if size < _LARGE_BYTES:
         return _hash(file, blake3(), min(PIECE_BYTES, size + 1))
@@ -244,17 +248,17 @@ def _hash(file: int, hasher: blake3, size: int) -> bytes:
 
 
 def copy_and_verify(source: int, target: int, digest: bytes) -> bool:
-    """Copies into an empty file and tells whether the copy has this digest. A small file is read only once."""
+    """Copy into an empty file, and return whether the copy has this digest. A small file is read only once."""
     small = os.pread(source, _SMALL_BYTES + 1, 0)
     if len(small) <= _SMALL_BYTES and blake3(small).digest() == digest:
         write_all(target, memoryview(small))
         return True
     _clone_or_copy(source, target)
-    return digest_of(target) == digest
+    return hash_file(target) == digest
 
 
 def _clone_or_copy(source: int, target: int) -> None:
-    """Clones the blocks where the file system supports it, else copies in the kernel."""
+    """Clone the blocks if the file system supports cloning, else copy in the kernel."""
     try:
         fcntl.ioctl(target, _FICLONE, source)
     except OSError as error:
@@ -264,12 +268,12 @@ def _clone_or_copy(source: int, target: int) -> None:
 
 
 def copy_range(source: int, source_offset: int, target: int, offset: int, size: int) -> None:
-    """Copies a range of one file into another; stops early where the source ends."""
+    """Copy a range of one file into another; stops early where the source ends."""
     while size > 0:
-        done = _copy_some(source, source_offset, target, offset, size)
-        if done == 0:
+        copied = _copy_some(source, source_offset, target, offset, size)
+        if copied == 0:
             return
-        source_offset, offset, size = source_offset + done, offset + done, size - done
+        source_offset, offset, size = source_offset + copied, offset + copied, size - copied
 
 
 def _copy_some(source: int, source_offset: int, target: int, offset: int, size: int) -> int:

@@ -1,4 +1,4 @@
-"""Maps errors of storage to one clear error with the path and the cause."""
+"""Maps errors of storage to errors for users, which name the workspace and the cause."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MISSING = frozenset({errno.ENOENT, errno.ESTALE, errno.ENOTDIR, errno.ENODEV, e
 
 @contextmanager
 def map_storage_errors(path: Path) -> Iterator[None]:
-    """Raises HaiError for errors of the file system and of the index."""
+    """Raise HaiError for errors of the file system and of the index."""
     try:
         yield
     except OSError as error:
@@ -33,33 +33,43 @@ def map_storage_errors(path: Path) -> Iterator[None]:
 def _from_os_error(path: Path, error: OSError) -> HaiError:
     log.warning("storage of a workspace failed", path=str(path), detail=str(error))
     if error.errno in _FULL:
-        return disk_full()
+        return disk_full_error()
     if error.errno in _FORBIDDEN:
         return _unavailable(
-            "STORAGE_REFUSES", f"the server may not write {_name(path)}", error.strerror
+            "STORAGE_REFUSES", f"the server may not write {_workspace_name(path)}", error.strerror
         )
     if error.errno in _MISSING:
-        return _unavailable("STORAGE_LOST", f"{_name(path)} was moved or deleted", error.strerror)
-    return _unavailable("STORAGE_FAILS", f"the storage of {_name(path)} fails", str(error))
+        return _unavailable(
+            "STORAGE_LOST", f"{_workspace_name(path)} was moved or deleted", error.strerror
+        )
+    return _unavailable(
+        "STORAGE_FAILS", f"the storage of {_workspace_name(path)} fails", str(error)
+    )
 
 
 def _from_sqlite_error(path: Path, error: sqlite3.Error) -> HaiError:
     log.warning("the index of a workspace failed", path=str(path), detail=str(error))
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL:
-        return disk_full()
+        return disk_full_error()
     if code == sqlite3.SQLITE_BUSY:
-        return _unavailable("STORAGE_BUSY", f"another server still uses {_name(path)}", "ask again")
+        return _unavailable(
+            "STORAGE_BUSY", f"another server still uses {_workspace_name(path)}", "ask again"
+        )
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
         return _unavailable(
-            "STORAGE_REFUSES", f"the server may not write {_name(path)}", str(error)
+            "STORAGE_REFUSES", f"the server may not write {_workspace_name(path)}", str(error)
         )
     if code == sqlite3.SQLITE_CANTOPEN:
-        return _unavailable("STORAGE_LOST", f"{_name(path)} was moved or deleted", str(error))
-    return _unavailable("STORAGE_FAILS", f"the index of {_name(path)} cannot be used", str(error))
+        return _unavailable(
+            "STORAGE_LOST", f"{_workspace_name(path)} was moved or deleted", str(error)
+        )
+    return _unavailable(
+        "STORAGE_FAILS", f"the index of {_workspace_name(path)} cannot be used", str(error)
+    )
 
 
-def disk_full() -> Exhausted:
+def disk_full_error() -> Exhausted:
     return Exhausted(
         "the storage of workspaces is full, except for the reserve of the database; "
         "what has arrived is kept for a day; push again when there is space",
@@ -71,5 +81,5 @@ def _unavailable(reason: str, problem: str, detail: str | None) -> Unavailable:
     return Unavailable(f"{problem}: {detail}; an operator must look at the storage", reason=reason)
 
 
-def _name(path: Path) -> str:
+def _workspace_name(path: Path) -> str:
     return f"workspace {path.parent.name}/{path.name}"

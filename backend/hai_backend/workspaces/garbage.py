@@ -1,4 +1,4 @@
-"""Deletes what is no longer needed: old revisions, contents that only they had, and leftovers of interrupted pushes."""
+"""Deletes old revisions, contents that no other revision has, and leftovers of interrupted pushes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hai_backend.workspaces import checkouts
 from hai_backend.workspaces.files import WorkspaceFiles, now_ns
 from hai_backend.workspaces.push.staging import PROGRAMS
 
-# how long contents of an interrupted push are kept for the next attempt
+# How long contents of an interrupted push are kept for the next attempt
 INCOMING_RETENTION_SECONDS = 24 * 3600.0
-# Servers of older versions delete tagged revisions, too
+# Older versions of the server delete tagged revisions, but not their tags.
 _ORPHANED_TAGS = "DELETE FROM tags WHERE revision NOT IN (SELECT number FROM revisions)"
 _OLD_REVISIONS = """DELETE FROM revisions WHERE number < :floor
     AND number NOT IN (SELECT revision FROM tags UNION ALL SELECT value FROM json_each(:pinned))"""
@@ -47,18 +47,18 @@ def collect(
     min_revisions: int = 1,
     thin_before: float = 0.0,
 ) -> Collected:
-    """Deletes revisions that were replaced before the time `before`, unless a task pins them or a tag names them.
+    """Delete revisions that were replaced before the time `before`, unless a task pins them or a tag names them.
 
-    At least `min_revisions` of the newest are retained, because clocks may be wrong. Of the revisions that contain what
-    programs wrote before `thin_before`, only the last one of each hour is retained. `running`: unfinished tasks; the
-    directories of other tasks are cleaned up. No push may run meanwhile.
+    At least the newest `min_revisions` are retained, because clocks may be wrong. Among revisions that programs made
+    before `thin_before`, only the last one of each hour is retained. The directories of tasks that are not in `running`
+    are cleaned up. No push may run meanwhile.
     """
     parameters = {
-        "floor": _floor(files, before, min_revisions),
+        "floor": _find_floor(files, before, min_revisions),
         "pinned": json.dumps(sorted(pinned)),
         "programs": PROGRAMS,
         "settled": thin_before,
-        "last": files.index.newest().number - min_revisions + 1,
+        "last": files.index.newest_revision().number - min_revisions + 1,
         "hour": 3600.0,
     }
     with files.index.transaction() as db:
@@ -66,25 +66,25 @@ def collect(
         revisions = db.execute(_OLD_REVISIONS, parameters).rowcount
         revisions += db.execute(_FREQUENT_REVISIONS, parameters).rowcount
         db.execute(_OLD_ENTRIES)
-    contents = _drop_objects(files)
-    drop_incoming(files, before=now_ns() / 1e9 - INCOMING_RETENTION_SECONDS)
+    contents = _delete_unreferenced_objects(files)
+    delete_incoming(files, before=now_ns() / 1e9 - INCOMING_RETENTION_SECONDS)
     checkouts.remove_hidden(files)
-    for task in checkouts.tasks_with_directory(files):
+    for task in checkouts.list_tasks_with_directory(files):
         if task not in running:
             checkouts.remove_unchanged(files, task)
     return Collected(revisions, contents)
 
 
-def _floor(files: WorkspaceFiles, before: float, min_revisions: int) -> int:
-    """Returns the oldest retained revision: the state at `before`, so that every later state can be restored."""
+def _find_floor(files: WorkspaceFiles, before: float, min_revisions: int) -> int:
+    """Return the oldest revision to retain: the state at `before`, so that every later state can be restored."""
     query = "SELECT COALESCE(MAX(number), 0) FROM revisions WHERE created_at <= ?"
-    old = int(files.index.rows(query, (before,))[0][0])
-    return min(old, files.index.newest().number - min_revisions + 1)
+    old = int(files.index.fetch_rows(query, (before,))[0][0])
+    return min(old, files.index.newest_revision().number - min_revisions + 1)
 
 
-def _drop_objects(files: WorkspaceFiles) -> int:
-    """Deletes unreferenced objects, rows last: a file without a row would never be deleted. Returns their number."""
-    unreferenced = [row[0] for row in files.index.rows(_UNREFERENCED)]
+def _delete_unreferenced_objects(files: WorkspaceFiles) -> int:
+    """Delete unreferenced objects, and return their number. Rows are deleted last: files without a row would stay."""
+    unreferenced = [row[0] for row in files.index.fetch_rows(_UNREFERENCED)]
     for digest in unreferenced:
         files.objects.remove(digest.hex())
     with files.index.transaction() as db:
@@ -92,17 +92,20 @@ def _drop_objects(files: WorkspaceFiles) -> int:
     return len(unreferenced)
 
 
-def drop_incoming(files: WorkspaceFiles, *, before: float = inf) -> None:
-    """Deletes what interrupted pushes brought before a time, except files that a push assembles. No push may run."""
+def delete_incoming(files: WorkspaceFiles, *, before: float = inf) -> None:
+    """Delete contents that interrupted pushes brought before a time. No push may commit meanwhile.
+
+    Files that a push is assembling are kept.
+    """
     active = files.active_assemblies()
-    for name in files.incoming.names():
+    for name in files.incoming.list_names():
         if name.partition(".")[0] in active:
             continue
         with suppress(FileNotFoundError):
             if os.stat(name, dir_fd=files.incoming.folder).st_mtime < before:
                 files.incoming.remove(name)
     incomplete = [
-        name.partition(".")[0] for name in files.incoming.names() if name.endswith(".part")
+        name.partition(".")[0] for name in files.incoming.list_names() if name.endswith(".part")
     ]
     with files.index.transaction() as db:
         db.execute(_UNREFERENCED_CHUNKS, (json.dumps(incomplete),))

@@ -1,8 +1,9 @@
-"""The index of a workspace: all revisions in one SQLite file beside its files.
+"""Stores the index of a workspace: all revisions in one SQLite file beside its files.
 
-The file belongs to one server at a time: its lock is exclusive, and without shared memory it may be on network storage.
-A row of `entries` belongs to every revision from `born` to before `gone` (0: still current), so all revisions together
-cost what changed. Rows are ordered by folder, then name: parents before their entries.
+The file belongs to one server at a time. Its lock is exclusive, so SQLite needs no shared memory, and the file may be
+on network storage. A row of `entries` belongs to all revisions from `born` until before `gone`, or to all later ones if
+`gone` is 0. So the size of the index depends on the number of changes only. Rows are ordered by folder, then name:
+parents come before their entries.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ _REVISION = """SELECT number, created_at, author, changed, removed, files, size_
 
 
 class Index:
-    """Each method holds the lock for its own statements only. All of them block: call them in threads."""
+    """The open index. Each method holds a lock for its own statements only. All methods block: call them in threads."""
 
     def __init__(self, path: Path) -> None:
         self._lock = threading.RLock()
@@ -77,13 +78,13 @@ class Index:
             raise
 
     def close(self) -> None:
-        """Closes the file, so that another server can open it."""
+        """Close the file, so that another server can open it."""
         with self._lock:
             self._db.close()
 
     @contextmanager
     def transaction(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
-        """Runs a transaction. `durable`: it is on disk at the end; others become durable with the next durable one."""
+        """Run a transaction. A `durable` one is on disk at its end, together with all earlier ones."""
         with self._lock:
             self._db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
             self._db.execute("BEGIN IMMEDIATE")
@@ -94,47 +95,47 @@ class Index:
                 raise
             self._db.execute("COMMIT")
 
-    def rows(self, query: str, values: Sequence[Any] | dict[str, Any] = ()) -> list[Any]:
-        """Returns all rows of a query."""
+    def fetch_rows(self, query: str, values: Sequence[Any] | dict[str, Any] = ()) -> list[Any]:
+        """Return all rows of a query."""
         with self._lock:
             return self._db.execute(query, values).fetchall()
 
-    def fact(self, name: str) -> Any:
-        """Returns the value of a fact; None if there is none."""
-        found = self.rows("SELECT value FROM facts WHERE name = ?", (name,))
-        return found[0][0] if found else None
+    def get_fact(self, name: str) -> Any:
+        """Return a value that `set_fact` stored under a name; None if there is none."""
+        rows = self.fetch_rows("SELECT value FROM facts WHERE name = ?", (name,))
+        return rows[0][0] if rows else None
 
     def set_fact(self, name: str, value: Any) -> None:
-        """Stores the value of a fact, durably."""
+        """Store a value under a name, durably."""
         with self.transaction(durable=True) as db:
             db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
 
-    def newest(self) -> Revision:
-        """Returns the newest revision; NOTHING if there is none."""
-        found = self.revisions(limit=1)
-        return found[0] if found else NOTHING
+    def newest_revision(self) -> Revision:
+        """Return the newest revision; NOTHING if there is none."""
+        newest = self.list_revisions(limit=1)
+        return newest[0] if newest else NOTHING
 
-    def revision(self, number: int) -> Revision | None:
-        """Returns a revision; None if it is not retained."""
-        found = self.rows(f"{_REVISION} WHERE number = ?", (number,))
-        return _revision_of(found[0]) if found else None
+    def get_revision(self, number: int) -> Revision | None:
+        """Return a revision; None if it is not retained."""
+        rows = self.fetch_rows(f"{_REVISION} WHERE number = ?", (number,))
+        return _revision_from_row(rows[0]) if rows else None
 
-    def revisions(
+    def list_revisions(
         self, *, before: int = 1 << 62, limit: int, tagged: bool = False
     ) -> list[Revision]:
-        """Returns revisions, newest first; `tagged`: only those with tags."""
+        """Return revisions with numbers below `before`, newest first; if `tagged` is set, only those with tags."""
         condition = "AND tags IS NOT NULL" if tagged else ""
         query = f"{_REVISION} WHERE number < ? {condition} ORDER BY number DESC LIMIT ?"
-        return [_revision_of(row) for row in self.rows(query, (before, limit))]
+        return [_revision_from_row(row) for row in self.fetch_rows(query, (before, limit))]
 
-    def tree(self, revision: int) -> Generator[list[Entry]]:
-        """Yields all entries of a revision in pages, ordered by folder and name."""
+    def iterate_tree(self, revision: int) -> Generator[list[Entry]]:
+        """Yield all entries of a revision in pages, ordered by folder and name."""
         return self._pages(
             f"SELECT folder, name, {FIELDS} FROM entries WHERE {_IN_REVISION}", revision
         )
 
-    def changes(self, since: int, revision: int) -> Generator[list[Entry]]:
-        """Yields in pages what differs from an earlier revision; removed paths have kind NONE."""
+    def iterate_changes(self, since: int, revision: int) -> Generator[list[Entry]]:
+        """Yield in pages the entries that differ from those of an earlier revision. Removed paths have kind NONE."""
         query = f"""SELECT folder, name, {FIELDS} FROM entries
             WHERE {_IN_REVISION} AND born > :since
             UNION ALL
@@ -145,44 +146,46 @@ class Index:
         return self._pages(f"SELECT * FROM ({query}) WHERE 1", revision, since)
 
     def _pages(self, query: str, revision: int, since: int = 0) -> Generator[list[Entry]]:
-        after = {"revision": revision, "since": since, "folder": "", "name": ""}
+        position = {"revision": revision, "since": since, "folder": "", "name": ""}
         ordered = (
             f"{query} AND (folder, name) > (:folder, :name) ORDER BY folder, name LIMIT {PAGE_ROWS}"
         )
-        while rows := self.rows(ordered, after):
-            yield [entry_of(row) for row in rows]
-            after |= {"folder": rows[-1][0], "name": rows[-1][1]}
+        while rows := self.fetch_rows(ordered, position):
+            yield [entry_from_row(row) for row in rows]
+            position |= {"folder": rows[-1][0], "name": rows[-1][1]}
 
-    def folder(self, path: str, revision: int) -> list[Entry]:
-        """Returns the entries of a directory in a revision."""
+    def list_directory(self, path: str, revision: int) -> list[Entry]:
+        """Return the entries of a directory in a revision."""
         query = f"SELECT folder, name, {FIELDS} FROM entries WHERE {_IN_REVISION}"
-        found = self.rows(f"{query} AND folder = :folder", {"revision": revision, "folder": path})
-        return [entry_of(row) for row in found]
+        rows = self.fetch_rows(
+            f"{query} AND folder = :folder", {"revision": revision, "folder": path}
+        )
+        return [entry_from_row(row) for row in rows]
 
-    def entry(self, path: str, revision: int) -> Entry | None:
-        """Returns the entry of a path in a revision."""
+    def get_entry(self, path: str, revision: int) -> Entry | None:
+        """Return the entry of a path in a revision."""
         query = f"SELECT folder, name, {FIELDS} FROM entries WHERE {_IN_REVISION}"
         name = path.rpartition("/")[2]
         values = {"revision": revision, "folder": folder_of(path), "name": name}
-        found = self.rows(f"{query} AND folder = :folder AND name = :name", values)
-        return entry_of(found[0]) if found else None
+        rows = self.fetch_rows(f"{query} AND folder = :folder AND name = :name", values)
+        return entry_from_row(rows[0]) if rows else None
 
 
-def _revision_of(row: Sequence[Any]) -> Revision:
+def _revision_from_row(row: Sequence[Any]) -> Revision:
     *columns, tags = row
     revision = Revision(*columns)
     return replace(revision, tags=tuple(sorted(tags.split("/")))) if tags else revision
 
 
-def entry_of(row: Sequence[Any]) -> Entry:
-    """Converts a row of folder, name and FIELDS."""
+def entry_from_row(row: Sequence[Any]) -> Entry:
+    """Convert a row with folder, name and FIELDS to an entry."""
     folder, name, kind, executable, size, mtime_ns, digest, target = row
     kind, digest = EntryKind(kind), digest or b""
     return Entry(joined(folder, name), kind, bool(executable), size, mtime_ns, digest, target)
 
 
-def row_of(entry: Entry) -> tuple[Any, ...]:
-    """Converts to a row of folder, name and FIELDS."""
+def row_from_entry(entry: Entry) -> tuple[Any, ...]:
+    """Convert an entry to a row with folder, name and FIELDS."""
     folder, _, name = entry.path.rpartition("/")
     attributes = (int(entry.kind), int(entry.executable), entry.size, entry.mtime_ns)
     return (folder, name, *attributes, entry.digest or None, entry.target)

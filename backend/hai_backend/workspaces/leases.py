@@ -1,7 +1,7 @@
-"""Write leases: one client at a time may write a workspace, as long as it renews its lease.
+"""Grants write leases: one client at a time may write a workspace, as long as it renews its lease.
 
-Leases are kept in memory. After a restart of the server they are lost, but the base revision of a push still prevents
-two clients from overwriting each other.
+Leases are kept in memory and are lost when the server restarts. The base revision of a push still prevents two clients
+from overwriting each other's changes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class WorkspaceLeases:
         self._leases: dict[tuple[str, str], Lease] = {}
 
     def get(self, key: tuple[str, str], now: float) -> Lease | None:
-        """Returns the current lease without its secret; None if nobody holds one."""
+        """Return the current lease without its secret; None if nobody holds one."""
         lease = self._current(key, now)
         return lease and lease.shown()
 
@@ -37,9 +37,9 @@ class WorkspaceLeases:
         force: bool = False,
         client_id: str = "",
     ) -> Lease:
-        """Grants a new lease. Raises Conflict LEASE_HELD with the holder and the time of its last renewal.
+        """Grant a new lease. Raise Conflict LEASE_HELD with the holder and the time of its last renewal.
 
-        A client may take the lease from itself: the process that held it before is dead.
+        A client may acquire a lease that it holds itself, because its earlier process is dead.
         """
         lease = self._current(key, now)
         same_client = bool(client_id) and lease is not None and lease.client_id == client_id
@@ -56,7 +56,7 @@ class WorkspaceLeases:
         return lease
 
     def renew(self, key: tuple[str, str], token: str, now: float) -> Lease:
-        """Extends a lease by 30 s, even an expired one if nobody else took it. Raises Conflict."""
+        """Extend a lease by 30 s, even an expired one if no other client has acquired it. Raise Conflict."""
         lease = self._leases.get(key)
         if lease is None or not secrets.compare_digest(lease.token.encode(), token.encode()):
             raise Conflict(
@@ -67,13 +67,16 @@ class WorkspaceLeases:
         return lease
 
     def release(self, key: tuple[str, str], token: str) -> None:
-        """Releases a lease; it is not an error if the lease is no longer held."""
+        """Release a lease. Do nothing if the client no longer holds it."""
         lease = self._leases.get(key)
         if lease is not None and secrets.compare_digest(lease.token.encode(), token.encode()):
             del self._leases[key]
 
     def _current(self, key: tuple[str, str], now: float) -> Lease | None:
-        """Returns a valid lease. One that ends later than possible was granted before the clock went back."""
+        """Return the valid lease; None if there is none.
+
+        A lease that ends later than possible was granted before the clock was set back, and is not valid.
+        """
         lease = self._leases.get(key)
         return (
             lease if lease is not None and now < lease.expires_at <= now + LEASE_SECONDS else None

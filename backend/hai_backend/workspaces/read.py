@@ -1,4 +1,4 @@
-"""Reads file contents in messages of about a mebibyte: small files together, large ones in pieces."""
+"""Reads files for messages of about a mebibyte: small files together, large ones in pieces."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import zstandard
 
 from hai_backend.domain.errors import Conflict, Invalid, NotFound, Violation
 from hai_backend.domain.workspace import EntryKind
-from hai_backend.workspaces.contents import opened
+from hai_backend.workspaces.contents import closing_descriptor
 from hai_backend.workspaces.files import WorkspaceFiles
 from hai_backend.workspaces.storage.directories import Directories
-from hai_backend.workspaces.storage.prefetch import FileSource, small_files
+from hai_backend.workspaces.storage.prefetch import FileSource, prefetch_small_files
 from hai_backend.workspaces.storage.workers import StorageSpeed
 
 MESSAGE_BYTES = 1 << 20
@@ -34,17 +34,20 @@ class FilePart:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """Some parts and their concatenated data."""
+    """The parts of one message, and their concatenated data."""
 
     parts: tuple[FilePart, ...]
     data: bytes
     compressed: bool
 
 
-def read(
+def read_files(
     source: FileSource, paths: Sequence[str], offsets: Sequence[int], *, compress: bool
 ) -> Generator[Bundle]:
-    """Yields the files in the requested order. Raises NotFound, Invalid; Conflict CONTENT_LOST after prior files."""
+    """Yield the files in the requested order.
+
+    Raise NotFound or Invalid; raise Conflict CONTENT_LOST after the files before the lost one.
+    """
     parts: list[FilePart] = []
     data: list[bytes] = []
     size, failure = 0, None
@@ -67,7 +70,7 @@ def read(
 def _parts(
     source: FileSource, paths: Sequence[str], offsets: Sequence[int]
 ) -> Iterator[tuple[FilePart, bytes]]:
-    with closing(small_files(source, paths)) as prefetched:
+    with closing(prefetch_small_files(source, paths)) as prefetched:
         for index, (path, content) in enumerate(zip(paths, prefetched, strict=True)):
             offset = offsets[index] if index < len(offsets) else 0
             if content is not None and 0 <= offset <= len(content):
@@ -79,10 +82,10 @@ def _parts(
 def _read_parts(
     source: FileSource, path: str, index: int, offset: int
 ) -> Iterator[tuple[FilePart, bytes]]:
-    with source.folders() as folders:
+    with source.open_tree() as folders:
         file = source.open(folders, path)
     assert file is not None
-    with opened(file):
+    with closing_descriptor(file):
         size = os.fstat(file).st_size
         if not 0 <= offset <= size:
             problem = f"{path} has {size} bytes, not {offset}"
@@ -94,20 +97,20 @@ def _split(
     file: int, path: str, index: int, offset: int, size: int
 ) -> Iterator[tuple[FilePart, bytes]]:
     while True:
-        size_wanted = min(MESSAGE_BYTES, size - offset)
-        content = os.pread(file, size_wanted, offset) if size_wanted else b""
-        if len(content) < size_wanted:
-            raise content_lost(path)
-        last = offset + size_wanted == size
-        yield FilePart(index, offset, size_wanted, last), content
-        offset += size_wanted
+        part_size = min(MESSAGE_BYTES, size - offset)
+        content = os.pread(file, part_size, offset) if part_size else b""
+        if len(content) < part_size:
+            raise content_lost_error(path)
+        last = offset + part_size == size
+        yield FilePart(index, offset, part_size, last), content
+        offset += part_size
         if last:
             return
 
 
 @dataclass(frozen=True, slots=True)
 class RevisionFiles:
-    """Files of a revision."""
+    """The files of a revision, as a FileSource."""
 
     files: WorkspaceFiles
     revision: int
@@ -116,23 +119,23 @@ class RevisionFiles:
     def storage_speed(self) -> StorageSpeed:
         return self.files.storage_speed
 
-    def folders(self) -> Directories:
-        return self.files.folders()
+    def open_tree(self) -> Directories:
+        return self.files.open_tree()
 
     def open(self, folders: Directories, path: str, max_bytes: int | None = None) -> int | None:
-        """Opens a file of the revision. Raises NotFound, or Conflict CONTENT_LOST."""
-        entry = self.files.index.entry(path, self.revision)
+        """Open a file of the revision. Raise NotFound, or Conflict CONTENT_LOST."""
+        entry = self.files.index.get_entry(path, self.revision)
         if entry is None or entry.kind is not EntryKind.FILE:
             raise NotFound(f"revision {self.revision} has no file {path[:200]!r}")
         if max_bytes is not None and entry.size > max_bytes:
             return None
-        file = self.files.find(entry.digest, folders)
+        file = self.files.find_content(entry.digest, folders)
         if file is None:
-            raise content_lost(path)
+            raise content_lost_error(path)
         return file
 
 
-def content_lost(path: str, hint: str = "read the newest tree") -> Conflict:
+def content_lost_error(path: str, hint: str = "read the newest tree") -> Conflict:
     return Conflict(
         f"the content of {path} is lost: a program changed the file in place; {hint}",
         reason="CONTENT_LOST",
@@ -150,6 +153,5 @@ def _is_compressible(data: bytes) -> bool:
     if len(data) < 128:
         return False
     sample = data[:_PROBE_BYTES]
-    return len(zstandard.ZstdCompressor(level=1).compress(sample)) < _MAX_COMPRESSION_RATIO * len(
-        sample
-    )
+    compressed = zstandard.ZstdCompressor(level=1).compress(sample)
+    return len(compressed) < _MAX_COMPRESSION_RATIO * len(sample)

@@ -1,7 +1,7 @@
-"""All workspaces of this server: which exist, which are open, and the threads that work on them.
+"""Opens, creates and deletes the workspaces of this server, and runs the threads that work on them.
 
-The event loop never waits for storage: everything that blocks runs in this pool of threads, so many slow pushes cannot
-take the threads of other services. Whoever changes a workspace holds its lock.
+The event loop never waits for storage: everything that blocks runs in threads of this registry, so slow pushes cannot
+use up the threads of other services. Every change of a workspace requires its lock.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hai_backend.workspaces.push.removal import remove_tree
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 Key = tuple[str, str]  # user and name
-Owner = Callable[[str], int]  # returns the uid of a user; 0: none
+Owner = Callable[[str], int]  # returns the uid of a user; 0 if there is none
 
 _THREADS = 4
 _DRAIN_SECONDS = 2.0  # how long a deletion waits for readers
@@ -34,45 +34,45 @@ _MAX_IDLE_OPEN = 64  # unused workspaces that stay open
 
 
 class OpenWorkspace:
-    """An open workspace. Hold `changing` while changing it."""
+    """An open workspace. Hold `change_lock` while you change it."""
 
     def __init__(self, key: Key, files: WorkspaceFiles) -> None:
         self.key = key
         self.files = files
-        self.changing = asyncio.Lock()
+        self.change_lock = asyncio.Lock()
         self.users = 0
-        self.deleting = False  # it is being deleted: watchers must stop
-        self.stored_bytes: int | None = None  # None: not computed since the last change
+        self.deleting = False  # if set, watchers must stop
+        self.stored_bytes: int | None = None  # None if not computed since the last change
         self.announced_bytes = 0  # bytes that running pushes have announced
-        self._next: asyncio.Future[None] | None = None
+        self._next_change: asyncio.Future[None] | None = None
 
-    def publish(self) -> None:
-        """Wakes everybody who waits for a change."""
+    def notify_change(self) -> None:
+        """Wake all tasks that wait for a change."""
         self.stored_bytes = None
-        if self._next is not None and not self._next.done():
-            self._next.set_result(None)
-        self._next = None
+        if self._next_change is not None and not self._next_change.done():
+            self._next_change.set_result(None)
+        self._next_change = None
 
-    async def wait(self) -> None:
-        """Waits for the next change."""
-        if self._next is None:
-            self._next = asyncio.get_running_loop().create_future()
-        await asyncio.shield(self._next)
+    async def wait_for_change(self) -> None:
+        """Wait for the next change."""
+        if self._next_change is None:
+            self._next_change = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._next_change)
 
     async def wait_unused(self) -> None:
-        """Waits until nobody uses the workspace."""
+        """Wait until nobody uses the workspace."""
         while self.users:
-            await self.wait()
+            await self.wait_for_change()
 
     def release(self) -> None:
-        """Ends one use."""
+        """End one use."""
         self.users -= 1
         if self.deleting:
-            self.publish()
+            self.notify_change()
 
 
 class WorkspaceRegistry:
-    """`root` is on storage that all servers share."""
+    """All workspaces below `root`, which is on storage that all servers share."""
 
     def __init__(self, root: Path, owner: Owner) -> None:
         self._root = root
@@ -88,7 +88,7 @@ class WorkspaceRegistry:
         *args: Parameters.args,
         **keywords: Parameters.kwargs,
     ) -> Result:
-        """Runs a function in a thread. Raises HaiError for errors of storage."""
+        """Run a function in a thread. Raise HaiError for errors of storage."""
 
         def mapped() -> Result:
             with errors.map_storage_errors(path):
@@ -97,7 +97,7 @@ class WorkspaceRegistry:
         return await self.run_in_thread(mapped)
 
     async def run_in_thread(self, function: Callable[[], Result]) -> Result:
-        """Runs a function in a thread. When cancelled, it still waits for the end, so locks stay held until then."""
+        """Run a function in a thread. A cancelled caller waits for the end, so that it holds its locks until then."""
         running = asyncio.get_running_loop().run_in_executor(self._threads, function)
         try:
             return await asyncio.shield(running)
@@ -105,8 +105,8 @@ class WorkspaceRegistry:
             await asyncio.wait({running})
             raise
 
-    async def names(self, user: str = "") -> list[Key]:
-        """Returns the workspaces of a user, or of all users, by user and name."""
+    async def list_names(self, user: str = "") -> list[Key]:
+        """Return the workspaces of a user, or of all users if `user` is empty, by user and name."""
         return await self.run(self._root, self._names, user)
 
     def _names(self, user: str) -> list[Key]:
@@ -118,8 +118,8 @@ class WorkspaceRegistry:
             if self._exists((user_name, name))
         ]
 
-    async def with_old_incoming(self, before: float) -> list[Key]:
-        """Returns the workspaces with uncommitted contents that arrived before a time, without opening them."""
+    async def list_with_old_incoming(self, before: float) -> list[Key]:
+        """Return the workspaces with uncommitted contents that arrived before a time, without opening them."""
         return await self.run(self._root, self._with_old_incoming, before)
 
     def _with_old_incoming(self, before: float) -> list[Key]:
@@ -132,47 +132,47 @@ class WorkspaceRegistry:
         return self._root / key[0] / key[1]
 
     def _open_lock(self, key: Key) -> asyncio.Lock:
-        """Returns the lock that is held while a workspace is created, opened, closed or deleted."""
+        """Return the lock that is held while a workspace is created, opened, closed or deleted."""
         return self._locks.setdefault(key, asyncio.Lock())
 
     async def create(self, key: Key, now: float, request_id: str) -> None:
-        """Creates an empty workspace. Repeating the same request is not an error. Raises Conflict NAME_TAKEN."""
+        """Create an empty workspace. Repeating the same request is not an error. Raise Conflict NAME_TAKEN."""
         async with self._open_lock(key):
-            made = await self.run(self.path(key), self._create, key, now, request_id)
-        if not made:
+            is_created = await self.run(self.path(key), self._create, key, now, request_id)
+        if not is_created:
             raise Conflict(
                 f"workspace {key[1]!r} already exists; choose another name, or bind to it",
                 reason="NAME_TAKEN",
             )
 
     def _create(self, key: Key, now: float, request_id: str) -> bool:
-        """Creates it under another name first, so that no incomplete workspace is ever visible."""
+        """Create a workspace under another name first, so that no incomplete one is ever visible."""
         path = self.path(key)
         if path.exists():
             return bool(request_id) and self._request_id(key) == request_id
-        made = self._root / key[0] / f".{key[1]}.new"
-        shutil.rmtree(made, ignore_errors=True)
-        make_directories(made, self._owner(key[0]))
-        files = WorkspaceFiles(made, 0)
+        incomplete = self._root / key[0] / f".{key[1]}.new"
+        shutil.rmtree(incomplete, ignore_errors=True)
+        make_directories(incomplete, self._owner(key[0]))
+        files = WorkspaceFiles(incomplete, 0)
         files.index.set_fact("created_at", now)
         files.index.set_fact("request_id", request_id)
         files.close()
-        os.rename(made, path)
+        os.rename(incomplete, path)
         return True
 
     def _request_id(self, key: Key) -> str:
         workspace = self._open.get(key)
         if workspace is not None:
-            return str(workspace.files.index.fact("request_id"))
+            return str(workspace.files.index.get_fact("request_id"))
         files = WorkspaceFiles(self.path(key), 0)
         try:
-            return str(files.index.fact("request_id"))
+            return str(files.index.get_fact("request_id"))
         finally:
             files.close()
 
     @asynccontextmanager
     async def open(self, key: Key) -> AsyncIterator[OpenWorkspace]:
-        """Opens a workspace for the duration of the block. Raises NotFound or Unavailable."""
+        """Open a workspace for the duration of the block. Raise NotFound or Unavailable."""
         async with self._open_lock(key):
             workspace = self._open.get(key) or await self._open_now(key)
             workspace.users += 1
@@ -203,7 +203,7 @@ class WorkspaceRegistry:
 
     async def _close_idle(self) -> None:
         idle = [
-            r for r in self._open.values() if not r.users and not self._open_lock(r.key).locked()
+            w for w in self._open.values() if not w.users and not self._open_lock(w.key).locked()
         ]
         for workspace in idle[: max(0, len(self._open) - _MAX_IDLE_OPEN + 1)]:
             async with self._open_lock(workspace.key):
@@ -215,17 +215,17 @@ class WorkspaceRegistry:
             await self.run(workspace.files.path, workspace.files.close)
 
     async def delete(self, key: Key) -> None:
-        """Deletes a workspace and notifies watchers. Raises NotFound, or Conflict when it is in use."""
+        """Delete a workspace and notifies watchers. Raise NotFound, or Conflict when it is in use."""
         async with self._open_lock(key):
             workspace = self._open.get(key) or await self._open_now(key)
             await self._drain(workspace)
             await self._close_unused(workspace)
-            deleting = await self.run(self.path(key), self._hide, key)
-        await self.run(deleting, remove_tree, deleting)
+            hidden = await self.run(self.path(key), self._hide, key)
+        await self.run(hidden, remove_tree, hidden)
 
     async def _drain(self, workspace: OpenWorkspace) -> None:
         workspace.deleting = True
-        workspace.publish()
+        workspace.notify_change()
         try:
             async with asyncio.timeout(_DRAIN_SECONDS):
                 await workspace.wait_unused()
@@ -238,12 +238,12 @@ class WorkspaceRegistry:
 
     def _hide(self, key: Key) -> Path:
         path = self.path(key)
-        deleting = path.with_name(f".{key[1]}.{secrets.token_hex(8)}")
-        os.rename(path, deleting)
-        return deleting
+        hidden = path.with_name(f".{key[1]}.{secrets.token_hex(8)}")
+        os.rename(path, hidden)
+        return hidden
 
     async def stored_bytes(self, workspace: OpenWorkspace) -> int:
-        """Returns the bytes that a workspace occupies on storage."""
+        """Return the bytes that a workspace occupies on storage."""
         if workspace.stored_bytes is None:
             workspace.stored_bytes = await self.run(
                 workspace.files.path, workspace.files.stored_bytes
@@ -251,7 +251,7 @@ class WorkspaceRegistry:
         return workspace.stored_bytes
 
     async def describe(self, workspace: OpenWorkspace) -> Workspace:
-        """Describes a workspace, except for its quota and lease."""
+        """Describe a workspace, except for its quota and lease."""
         user, name = workspace.key
         newest, created = await self.run(workspace.files.path, _newest_and_created, workspace.files)
         return Workspace(
@@ -264,7 +264,7 @@ class WorkspaceRegistry:
         )
 
     async def close(self) -> None:
-        """Closes all workspaces, so that another server can open them."""
+        """Close all workspaces, so that another server can open them."""
         for workspace in self._open.values():
             await self.run(workspace.files.path, workspace.files.close)
         self._open.clear()
@@ -272,12 +272,12 @@ class WorkspaceRegistry:
 
 
 def _newest_and_created(files: WorkspaceFiles) -> tuple[Revision, float]:
-    return files.index.newest(), float(files.index.fact("created_at") or 0)
+    return files.index.newest_revision(), float(files.index.get_fact("created_at") or 0)
 
 
 def _has_older(path: Path, before: float) -> bool:
-    with suppress(FileNotFoundError), os.scandir(path) as found:
-        return any(item.stat(follow_symlinks=False).st_mtime < before for item in found)
+    with suppress(FileNotFoundError), os.scandir(path) as entries:
+        return any(entry.stat(follow_symlinks=False).st_mtime < before for entry in entries)
     return False
 
 

@@ -1,4 +1,4 @@
-"""Restores paths from an older revision: commits a new revision of contents that are stored already."""
+"""Restores paths from an older revision, by committing a new revision of contents that are stored already."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from hai_backend.workspaces.push.staging import Author
 
 
 def restore(files: WorkspaceFiles, number: int, paths: Sequence[str], author: Author) -> Revision:
-    """Restores everything below `paths`, or the complete tree. Returns the newest revision when nothing differs.
+    """Restore everything below `paths`, or the complete tree. Return the newest revision when nothing differs.
 
-    Raises Invalid or Conflict.
+    Raise Invalid or Conflict.
     """
-    apply.apply(files)
-    newest = files.index.newest()
+    apply.apply_pending(files)
+    newest = files.index.newest_revision()
     selected = frozenset(path.strip("/") for path in paths)
     staging.stage(files.index, _changes(files, number, newest.number, selected))
     if selected and not _any_exists(files, number, newest.number, selected):
@@ -32,10 +32,10 @@ def restore(files: WorkspaceFiles, number: int, paths: Sequence[str], author: Au
 def _changes(
     files: WorkspaceFiles, number: int, newest: int, selected: frozenset[str]
 ) -> Iterator[list[Entry]]:
-    """Yields removals of what was added since, and entries of what existed then."""
-    for page in files.index.changes(number, newest):
+    """Yield the removal of each path that was changed since, then the entries that existed at that revision."""
+    for page in files.index.iterate_changes(number, newest):
         yield [Entry(e.path, EntryKind.NONE) for e in page if _is_selected(e.path, selected)]
-    for page in files.index.tree(number):
+    for page in files.index.iterate_tree(number):
         yield [entry for entry in page if _is_selected(entry.path, selected)]
 
 
@@ -54,5 +54,5 @@ def _is_selected(path: str, selected: frozenset[str]) -> bool:
 
 def _any_exists(files: WorkspaceFiles, number: int, newest: int, selected: frozenset[str]) -> bool:
     return any(
-        files.index.entry(path, r) is not None for path in selected for r in (number, newest)
+        files.index.get_entry(path, r) is not None for path in selected for r in (number, newest)
     )

@@ -1,8 +1,8 @@
-"""Generates the text that a shell evaluates to activate an environment. Pure: values in, text out.
+"""Generates the script that a shell evaluates to activate an environment. Pure.
 
-The text saves each variable that it changes (whether it was set and exported, and its value), and `deactivate`
-restores them; activating another environment deactivates the first. All values are quoted as literals, since other
-users may have written them. The text works under `set -eu`.
+The script saves each variable that it changes (whether it was set and exported, and its value), and `deactivate`
+restores them. Activating another environment deactivates the first one. All values are quoted as literals, because
+other users may have written them. The script works under `set -eu`.
 """
 
 from __future__ import annotations
@@ -12,24 +12,26 @@ from haienv.activate.activation import Activation
 SHELLS = ("bash", "zsh", "fish")
 
 
-def text_for(shell: str, activation: Activation) -> str:
-    """The text to evaluate. When it changes, raise the number in haienv/bin: shells cache this text."""
-    return _fish(activation) if shell == "fish" else _posix(shell, activation)
+def activation_script(shell: str, activation: Activation) -> str:
+    """Return the script for a shell. If it changes, raise the number in haienv/bin, because shells cache the script."""
+    return _fish_script(activation) if shell == "fish" else _posix_script(shell, activation)
 
 
-def quoted(value: str) -> str:
-    """A string literal of bash and zsh."""
+def quote(value: str) -> str:
+    """Return a string literal of bash and zsh."""
     return "'" + value.replace("'", "'\\''") + "'"
 
 
-def fish_quoted(value: str) -> str:
-    """A string literal of fish."""
+def quote_fish(value: str) -> str:
+    """Return a string literal of fish."""
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def _touched(activation: Activation) -> list[str]:
-    always = ("PATH", "PYTHONPATH", "PYTHONHOME")
-    return list(dict.fromkeys([*always, *activation.lists(), *sorted(activation.sets())]))
+def _changed_variables(activation: Activation) -> list[str]:
+    fixed = ("PATH", "PYTHONPATH", "PYTHONHOME")
+    return list(
+        dict.fromkeys([*fixed, *activation.path_lists(), *sorted(activation.replaced_variables())])
+    )
 
 
 _SAVE = """if [ -n "${{{v}+x}}" ]; then
@@ -59,11 +61,11 @@ fi
 """
 _EXPORTED = {
     "bash": 'case "${{{v}@a}}" in',
-    "zsh": 'case "${{(t){v}}}" in',  # of all attributes, only export contains an x
+    "zsh": 'case "${{(t){v}}}" in',  # among the attributes, only `export` contains an x
 }
 _READ_ONLY = {
-    "bash": "*r*",  # read-only, such as UID; setting one aborts the script
-    "zsh": "*readonly*|array*|association*|integer*special*",  # setting UID there changes the user
+    "bash": "*r*",  # setting a read-only variable such as UID would end the script
+    "zsh": "*readonly*|array*|association*|integer*special*",  # setting UID would change the user
 }
 _HIDE = {"bash": "export -n", "zsh": "typeset -g +x"}
 _OLD_DEACTIVATE = {
@@ -76,8 +78,8 @@ _DEACTIVATE_PREVIOUS = {
 }
 
 
-def _posix(shell: str, activation: Activation) -> str:
-    names = [*_touched(activation), "PS1"]
+def _posix_script(shell: str, activation: Activation) -> str:
+    names = [*_changed_variables(activation), "PS1"]
     save = "".join(
         _SAVE.format(v=v, exported=_EXPORTED[shell].format(v=v), its_own=_READ_ONLY[shell])
         for v in names
@@ -89,7 +91,7 @@ def _posix(shell: str, activation: Activation) -> str:
         + f"_HAIENV_DEACTIVATE={_OLD_DEACTIVATE[shell]}\n"
         + f"_haienv_leave() {{\n{restore}{_RESTORE_END}}}\n"
         + "deactivate() { _haienv_leave; }\n"
-        + _enter(activation)
+        + _activate_posix(activation)
     )
 
 
@@ -100,19 +102,23 @@ _RESTORE_END = """  unset -f deactivate _haienv_leave
 """
 
 
-def _enter(activation: Activation) -> str:
-    sets = "".join(_SET.format(v=n, value=quoted(v)) for n, v in activation.sets().items())
+def _activate_posix(activation: Activation) -> str:
+    replaced_variables = "".join(
+        _SET.format(v=n, value=quote(v)) for n, v in activation.replaced_variables().items()
+    )
     lines = [
-        f'export {n}={quoted(":".join(places))}"${{{n}:+:${n}}}"'
-        for n, places in activation.lists().items()
+        f'export {n}={quote(":".join(directories))}"${{{n}:+:${n}}}"'
+        for n, directories in activation.path_lists().items()
     ]
     lines.append("unset PYTHONHOME")
-    lines.append(f'if [ -n "${{PS1+x}}" ]; then PS1={quoted(activation.prompt)}"$PS1"; fi')
-    return sets + "\n".join(lines) + f"\n{_print_note(quoted(activation.note))}hash -r\n"
+    lines.append(f'if [ -n "${{PS1+x}}" ]; then PS1={quote(activation.prompt)}"$PS1"; fi')
+    return (
+        replaced_variables + "\n".join(lines) + f"\n{_print_note(quote(activation.note))}hash -r\n"
+    )
 
 
 def _print_note(note: str) -> str:
-    """A command that prints a note to standard error; empty for an empty note."""
+    """Return a command that prints a quoted note to standard error; empty for an empty note."""
     return "" if note == "''" else f"printf '%s\\n' {note} >&2\n"
 
 
@@ -158,12 +164,14 @@ _FISH_LAST = """    for each in deactivate fish_prompt
 """
 
 
-def _fish(activation: Activation) -> str:
-    names = _touched(activation)
-    sets = "".join(f"set -gx {n} {fish_quoted(v)}\n" for n, v in activation.sets().items())
-    lists = "".join(
-        f"set -gx {n} {' '.join(map(fish_quoted, places))} ${n}\n"
-        for n, places in activation.lists().items()
+def _fish_script(activation: Activation) -> str:
+    names = _changed_variables(activation)
+    replaced_variables = "".join(
+        f"set -gx {n} {quote_fish(v)}\n" for n, v in activation.replaced_variables().items()
+    )
+    path_lists = "".join(
+        f"set -gx {n} {' '.join(map(quote_fish, directories))} ${n}\n"
+        for n, directories in activation.path_lists().items()
     )
     return (
         "functions -q _haienv_leave; and _haienv_leave\n"
@@ -171,8 +179,8 @@ def _fish(activation: Activation) -> str:
         + "function _haienv_leave\n"
         + "".join(_FISH_RESTORE.format(v=name) for name in names)
         + f"{_FISH_LAST}end\n"
-        + _FISH_FUNCTIONS.format(prompt=fish_quoted(activation.prompt))
-        + f"{sets}{lists}"
-        + _print_note(fish_quoted(activation.note))
+        + _FISH_FUNCTIONS.format(prompt=quote_fish(activation.prompt))
+        + f"{replaced_variables}{path_lists}"
+        + _print_note(quote_fish(activation.note))
         + "set -qg PYTHONHOME; and set -eg PYTHONHOME; or true\n"
     )

@@ -1,4 +1,4 @@
-"""Shared by all commands: common options, output, confirmation, and lookup of environments."""
+"""What all commands share: common options, output, confirmation, and look-up of environments."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import click
 from hai.redaction import redact, redact_values
 from haienv.errors import UsageError
 from haienv.names import Reference, parse_reference
-from haienv.store.layout import Home, home
-from haienv.store.registry import Environment, find, list_all
+from haienv.store.layout import Home
+from haienv.store.registry import Environment, find_by_reference, list_environments
 
 if TYPE_CHECKING:
     from haienv.backends.uv import Uv
@@ -23,54 +23,60 @@ if TYPE_CHECKING:
 
 
 FILE = click.Path(exists=True, dir_okay=False)
-"""An option or argument that is a file to read."""
+"""The type of options and arguments that name a file to read."""
 
 
 @dataclass(slots=True)
 class Settings:
-    """The values of the common options, and output in the selected format."""
+    """The values of the common options. Prints in the selected format."""
 
     json: bool = False
     quiet: bool = False
 
-    def answer(self, value: object, text: str) -> None:
-        """Print the result without credentials: the value as JSON, or the text."""
+    def print_result(self, value: object, text: str) -> None:
+        """Print the value as JSON, or the text, without credentials."""
         if self.json:
             click.echo(json.dumps(redact_values(value), indent=2, ensure_ascii=False))
         elif text:
             click.echo(redact(text))
 
-    def note(self, sentence: str) -> None:
-        """Print a sentence for people to standard error."""
-        if sentence and not self.quiet and not self.json:
-            click.echo(redact(sentence), err=True)
+    def print_note(self, text: str) -> None:
+        """Print a note for people to standard error, unless notes are off or the output is JSON."""
+        if text and not self.quiet and not self.json:
+            click.echo(redact(text), err=True)
 
 
-def _settings(ctx: click.Context) -> Settings:
+def _get_settings(ctx: click.Context) -> Settings:
     return ctx.ensure_object(Settings)
 
 
-def _json(ctx: click.Context, _: click.Parameter, value: Any) -> None:
+def _set_json(ctx: click.Context, _: click.Parameter, value: Any) -> None:
     if value in (True, "json"):
-        _settings(ctx).json = True
+        _get_settings(ctx).json = True
 
 
-def _quiet(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+def _set_quiet(ctx: click.Context, _: click.Parameter, value: bool) -> None:
     if value:
-        _settings(ctx).quiet = True
+        _get_settings(ctx).quiet = True
 
 
 COMMON = (
-    click.Option(["--json"], is_flag=True, expose_value=False, callback=_json, help="Print JSON."),
+    click.Option(
+        ["--json"], is_flag=True, expose_value=False, callback=_set_json, help="Print JSON."
+    ),
     click.Option(
         ["-o", "--output"],
         type=click.Choice(("table", "json")),
         expose_value=False,
-        callback=_json,
+        callback=_set_json,
         help="Output format.",
     ),
     click.Option(
-        ["-q", "--quiet"], is_flag=True, expose_value=False, callback=_quiet, help="Print no notes."
+        ["-q", "--quiet"],
+        is_flag=True,
+        expose_value=False,
+        callback=_set_quiet,
+        help="Print no notes.",
     ),
     click.Option(["--debug"], is_flag=True, expose_value=False, help="Print tracebacks of errors."),
 )
@@ -84,12 +90,12 @@ class EnvCommand(click.Command):
         super().__init__(*args, **attrs)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """The parameters of the command, then the common ones."""
+        """Return the parameters of the command, then the common ones."""
         return [*super().get_params(ctx), *COMMON]
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Make sure that settings exist, however the command was called."""
-        _settings(ctx)
+        """Run the command, with settings even if none of the common options was given."""
+        _get_settings(ctx)
         return super().invoke(ctx)
 
 
@@ -103,8 +109,8 @@ class EnvGroup(click.Group):
         super().__init__(*args, **attrs)
 
 
-def reference(text: str, user: str | None = None) -> Reference:
-    """Parse NAME or NAME[USER]; `.` is the active environment."""
+def parse_reference_argument(text: str, user: str | None = None) -> Reference:
+    """Parse NAME or NAME[USER]. `.` means the active environment."""
     if text != ".":
         return parse_reference(text, user)
     name = os.environ.get("HF_ENV_NAME")
@@ -115,27 +121,32 @@ def reference(text: str, user: str | None = None) -> Reference:
 
 def find_environment(text: str, user: str | None = None) -> tuple[Home, Environment]:
     """Find an environment, and the Home with its root."""
-    here = home()
-    found = find(here, reference(text, user))
-    return here.at(found.root), found
+    home = Home.from_environ()
+    environment = find_by_reference(home, parse_reference_argument(text, user))
+    return home.at(environment.root), environment
 
 
-def own_environment(text: str) -> tuple[Home, Environment]:
-    """Find an environment to change; the name alone means the caller's. Others are found too, to be refused later."""
-    here = home()
-    named = reference(text)
-    return here, find(here, named if named.owner else Reference(named.name, here.user))
+def find_own_environment(text: str) -> tuple[Home, Environment]:
+    """Find an environment to change. A name without a user means the caller's.
+
+    Environments of other users are found as well, so that the operation can say why it refuses them.
+    """
+    home = Home.from_environ()
+    reference = parse_reference_argument(text)
+    if not reference.owner:
+        reference = Reference(reference.name, home.user)
+    return home, find_by_reference(home, reference)
 
 
 def complete_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Completions for a name."""
-    here = home()
-    environments = [e.name if e.owner == here.user else str(e) for e in list_all(here)]
-    return [name for name in environments if name.startswith(incomplete)]
+    """Return the names of environments that begin with what the user has typed."""
+    home = Home.from_environ()
+    names = (e.name if e.owner == home.user else str(e) for e in list_environments(home))
+    return [name for name in names if name.startswith(incomplete)]
 
 
 def require_confirmation(question: str, yes: bool) -> None:
-    """Ask for confirmation; without a terminal, --yes is required."""
+    """Ask for confirmation, unless `yes` is set. Raise UsageError without a terminal."""
     if yes:
         return
     if not sys.stdin.isatty():
@@ -144,7 +155,7 @@ def require_confirmation(question: str, yes: bool) -> None:
 
 
 def source_option(function: Any) -> Any:
-    """The option --from: files with requirements."""
+    """Add the option --from, for files with requirements, to a command."""
     return click.option(
         "--from",
         "sources",
@@ -156,7 +167,7 @@ def source_option(function: Any) -> Any:
 
 
 def index_options(function: Any) -> Any:
-    """Options for package sources."""
+    """Add the options for package sources to a command."""
     for option in (
         click.option("--offline", is_flag=True, help="Use only packages in the cache."),
         click.option("--no-index", is_flag=True, help="Use only --find-links."),
@@ -171,27 +182,27 @@ def index_options(function: Any) -> Any:
     return function
 
 
-def installer(here: Home, options: dict[str, Any]) -> Uv:
-    """The installer with the values of `index_options`, which are removed from the options."""
+def make_installer(home: Home, options: dict[str, Any]) -> Uv:
+    """Return the installer for the values of `index_options`, and remove these values from `options`."""
     from haienv.backends.uv import Index, Uv
 
     return Uv(
-        here,
+        home,
         Index(
             options.pop("index_url"),
-            tuple(_absolute(location) for location in options.pop("find_links")),
+            tuple(_absolute_location(location) for location in options.pop("find_links")),
             options.pop("no_index"),
             options.pop("offline"),
         ),
     )
 
 
-def _absolute(location: str) -> str:
+def _absolute_location(location: str) -> str:
     return location if "://" in location else os.path.abspath(location)
 
 
-def steps_dict(steps: Sequence[Step]) -> list[dict[str, object]]:
-    """A plan as JSON values."""
+def steps_document(steps: Sequence[Step]) -> list[dict[str, object]]:
+    """Return the JSON document of a plan."""
     return [
         {
             "action": s.action.value,

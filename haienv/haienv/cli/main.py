@@ -1,7 +1,7 @@
-"""The `haienv` command, also `hai env …`: the table of commands, and the conversion of errors to exit codes.
+"""The `haienv` command, which is also `hai env …`: the table of commands, and the exit codes of errors.
 
-0 ok, 1 failure, 2 usage, 3 not found, 4 denied, 5 unreachable, 124 time-out, 130 interrupted; `run` and `shell`
-return the code of the program that they ran.
+The exit codes are 0 success, 1 failure, 2 usage, 3 not found, 4 denied, 5 unreachable, 124 time-out, 130 interrupted.
+`run` and `shell` return the code of the program that they ran.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "gc": ("remove_gc:gc", "Delete layers that nothing uses."),
     "pip": ("packages:pip", "Run pip commands in the active environment."),
 }
-"""Every command: module:name, and its description in `haienv --help`."""
+"""The module and function of each command, and its description in `haienv --help`."""
 
-_EXTRA = "install the missing part: pip install 'hai-platform[env]'"
+_MISSING_EXTRA_HINT = "install the missing part: pip install 'hai-platform[env]'"
 _EPILOG = (
     "Activate an environment with `source haienv NAME` (bash, zsh, fish: see `haienv init --help`)."
 )
 
 
-def group() -> click.Group:
-    """The group of all commands."""
-    made = LazyGroup(
+def make_group() -> click.Group:
+    """Return the click group of all commands."""
+    commands = LazyGroup(
         name="haienv",
         package="haienv.cli.commands",
         targets={name: target for name, (target, _) in COMMANDS.items()},
@@ -73,7 +73,7 @@ def group() -> click.Group:
         invoke_without_command=True,
         callback=_help_without_command,
     )
-    return click.version_option(package_name="hai-platform")(made)
+    return click.version_option(package_name="hai-platform")(commands)
 
 
 @click.pass_context
@@ -83,7 +83,7 @@ def _help_without_command(ctx: click.Context) -> None:
 
 
 def main(argv: Sequence[str] | None = None, program: str = "haienv") -> int:
-    """Run one command line, and return the exit code; `program` is the name in help texts."""
+    """Run one command line, and return the exit code. `program` is the name in help texts."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if sys.platform == "win32":
         return _report(
@@ -99,25 +99,25 @@ def main(argv: Sequence[str] | None = None, program: str = "haienv") -> int:
             return closed_pipe_exit_code()
         return _report(error, arguments)
     except ModuleNotFoundError as error:
-        return _report(_missing(error), arguments)
+        return _report(_missing_package(error), arguments)
     except (KeyboardInterrupt, click.Abort):
         print("haienv: interrupted; unfinished changes were not made", file=sys.stderr)
         return 130
 
 
-def _missing(error: ModuleNotFoundError) -> EnvError:
-    """The error for a missing optional package. Raises other errors again."""
+def _missing_package(error: ModuleNotFoundError) -> EnvError:
+    """Return the error for a missing optional package. Raise the error again if haienv itself is incomplete."""
     from hai.client.errors import NotGenerated, explain_error
 
     if isinstance(explanation := explain_error(error), NotGenerated):
         return EnvError(explanation.message, explanation.hint)
     if (error.name or "").startswith("haienv"):
         raise error
-    return EnvError(f"{error.name} is not installed", _EXTRA)
+    return EnvError(f"{error.name} is not installed", _MISSING_EXTRA_HINT)
 
 
 def _run(arguments: list[str], program: str) -> int:
-    root = group()
+    root = make_group()
     if instruction := os.environ.get("_HAIENV_COMPLETE"):
         from click.shell_completion import shell_complete
 
@@ -136,21 +136,24 @@ def _report(error: EnvError | click.ClickException | OSError, arguments: list[st
         import traceback
 
         print(redact("".join(traceback.format_exception(error))), file=sys.stderr, end="")
-    code, facts = _facts(error)
+    code, details = _describe_error(error)
     if _json_requested(arguments):
-        print(json.dumps({"error": {**facts, "exit_code": code}}), file=sys.stderr)
+        print(json.dumps({"error": {**details, "exit_code": code}}), file=sys.stderr)
         return code
-    # without a terminal on one line: readers of logs, such as those of remote builds, take the last line
+    # Without a terminal, the hint is on the same line: readers of logs, such as a remote build, take the last line.
     separator = "\n  hint: " if sys.stderr.isatty() else "; hint: "
-    text = facts["message"] + (separator + facts["hint"] if facts["hint"] else "")
+    text = details["message"] + (separator + details["hint"] if details["hint"] else "")
     print(f"haienv: {text}", file=sys.stderr)
     return code
 
 
-def _facts(error: EnvError | click.ClickException | OSError) -> tuple[int, dict[str, str]]:
+def _describe_error(
+    error: EnvError | click.ClickException | OSError,
+) -> tuple[int, dict[str, str]]:
+    """Return the exit code of an error, and its reason, message and hint."""
     if isinstance(error, EnvError):
-        facts = {"reason": error.reason, "message": error.message, "hint": error.hint}
-        return error.code, facts
+        details = {"reason": error.reason, "message": error.message, "hint": error.hint}
+        return error.code, details
     if isinstance(error, OSError):
         text = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         if error.errno in DISK_FULL_ERRNOS:
@@ -167,8 +170,8 @@ def _facts(error: EnvError | click.ClickException | OSError) -> tuple[int, dict[
 
 
 def _json_requested(arguments: list[str]) -> bool:
-    before = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    return "--json" in before or "-ojson" in before or "json" in before[1:]
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return "--json" in options or "-ojson" in options or "json" in options[1:]
 
 
 if __name__ == "__main__":

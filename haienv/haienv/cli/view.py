@@ -1,4 +1,4 @@
-"""Environments as JSON documents and as tables. docs/environments.md describes the JSON."""
+"""Shows environments as JSON documents and as tables. docs/environments.md describes the JSON."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from hai.client.text.formatting import size_text
 from haienv.store.registry import Environment
 
 
-def as_dict(found: Environment) -> dict[str, Any]:
-    """The JSON document of an environment."""
-    layer, metadata = found.layer, found.metadata
+def environment_document(environment: Environment) -> dict[str, Any]:
+    """Return the JSON document of an environment."""
+    layer, metadata = environment.layer, environment.metadata
     return {
-        "name": found.name,
-        "owner": found.owner,
-        "state": "READY" if found.ready else "BROKEN",
-        "message": found.fault,
-        "path": str(found.path) if found.layer_id else "",
-        "parent": parent(found),
+        "name": environment.name,
+        "owner": environment.owner,
+        "state": "READY" if environment.is_ready else "BROKEN",
+        "message": environment.fault,
+        "path": str(environment.path) if environment.layer_id else "",
+        "parent": format_parent(environment),
         "python": layer.python if layer else "",
         "lock_hash": layer.lock_hash if layer else "",
         "visibility": metadata.visibility,
@@ -34,40 +34,44 @@ def as_dict(found: Environment) -> dict[str, Any]:
     }
 
 
-def parent(found: Environment) -> str:
-    """The nearest parent as name[owner], or the site-packages of an extended Python; empty if there is none."""
-    if found.layer is None:
+def format_parent(environment: Environment) -> str:
+    """Return the nearest parent as name[owner], or the site-packages of an extended Python; empty if there is none."""
+    if environment.layer is None:
         return ""
-    if found.layer.parents:
-        nearest = found.layer.parents[0]
+    if environment.layer.parents:
+        nearest = environment.layer.parents[0]
         return f"{nearest.name}[{nearest.owner}]"
-    return found.layer.sites[0] if found.layer.sites else ""
+    return environment.layer.sites[0] if environment.layer.sites else ""
 
 
-_HEADS = ("NAME", "OWNER", "PYTHON", "PARENT", "PACKAGES", "SIZE", "STATE", "SHOWN TO", "ABOUT")
+_COLUMNS = ("NAME", "OWNER", "PYTHON", "PARENT", "PACKAGES", "SIZE", "STATE", "SHOWN TO", "ABOUT")
 
 
-def table(found: Sequence[dict[str, Any]]) -> str:
-    """A table of environments."""
-    return aligned([_HEADS, *map(_row, found)])
+def format_table(documents: Sequence[dict[str, Any]]) -> str:
+    """Return a table of environments."""
+    return align_columns([_COLUMNS, *map(_format_row, documents)])
 
 
-def _row(facts: dict[str, Any]) -> tuple[str, ...]:
+def _format_row(document: dict[str, Any]) -> tuple[str, ...]:
     return (
-        facts["name"],
-        facts["owner"],
-        facts["python"],
-        facts["parent"],
-        str(facts["packages"]),
-        size_text(facts["size_bytes"]),
-        facts["state"].lower(),
-        f"group {facts['group']}" if facts["visibility"] == "group" else facts["visibility"],
-        f"deprecated: {facts['deprecated']}" if facts["deprecated"] else facts["description"],
+        document["name"],
+        document["owner"],
+        document["python"],
+        document["parent"],
+        str(document["packages"]),
+        size_text(document["size_bytes"]),
+        document["state"].lower(),
+        f"group {document['group']}"
+        if document["visibility"] == "group"
+        else document["visibility"],
+        f"deprecated: {document['deprecated']}"
+        if document["deprecated"]
+        else document["description"],
     )
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Rows with aligned columns."""
+def align_columns(rows: Sequence[Sequence[str]]) -> str:
+    """Return the lines of a table whose columns are aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = (
         "  ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=True)) for row in rows
@@ -75,8 +79,8 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def value_text(value: object, separator: str = ", ") -> str:
-    """A field of a document for people."""
+def format_value(value: object, separator: str = ", ") -> str:
+    """Return a field of a document for people."""
     if isinstance(value, dict):
         return " ".join(f"{k}={v}" for k, v in value.items())
     return separator.join(map(str, value)) if isinstance(value, list) else str(value)

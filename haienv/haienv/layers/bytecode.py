@@ -1,6 +1,7 @@
-"""Compiles modules of a layer that others read but cannot write, and finds truncated bytecode.
+"""Compiles the modules of a layer for users who cannot write bytecode there, and finds truncated bytecode.
 
-Python before 3.13 does not notice that a full disk cut a write short; such a module can never be imported again.
+Python before 3.13 does not notice that a full disk cut a write short. Nobody can import such a module until its
+bytecode is deleted.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ for folder, _, names in os.walk(sys.argv[1]):
 
 
 def compile_modules(python: Path, site: Path) -> None:
-    """Compile all modules for other users; files that do not compile are skipped."""
+    """Compile all modules, readable by all users. Files that do not compile are skipped."""
     with world_readable():
         command = [str(python), "-I", "-m", "compileall", "-q", "-j", "0", str(site)]
         subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
@@ -36,7 +37,7 @@ def compile_modules(python: Path, site: Path) -> None:
 
 
 def find_truncated_bytecode(python: Path, site: Path) -> list[Path]:
-    """Bytecode files of this Python version that it cannot load."""
+    """Return the bytecode files of a Python's version that this Python cannot load."""
     command = [str(python), "-I", "-S", "-c", _FIND_TRUNCATED, str(site)]
     result = subprocess.run(
         command, capture_output=True, encoding="utf-8", errors="surrogateescape"

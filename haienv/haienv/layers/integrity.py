@@ -4,98 +4,93 @@ from __future__ import annotations
 
 import csv
 import os
-from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from haienv.digests import hash_file, hash_text, to_record_hash
 from haienv.errors import Broken
-from haienv.layers.installed import dist_infos, versions
+from haienv.layers.installed import list_dist_infos, read_versions
 from haienv.layers.pth_links import HAIENV_FILES
 from haienv.store.layout import LOCK_FILE
-from haienv.store.lock_file import parse_lock, sha256_hex
+from haienv.store.lock_file import parse_lock
 from haienv.store.registry import Environment
-from haienv.store.untrusted_io import LOCK_LIMIT, Unreadable, read_text, text_or_empty
+from haienv.store.untrusted_io import LOCK_LIMIT_BYTES, Unreadable, read_text, read_text_or_empty
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """`kind` is changed, missing, added, or lock (the lock differs from the one that the layer was built from)."""
+    """A difference between a layer and its records.
+
+    `kind` is `changed`, `missing` or `added`, or `lock` if the lock is not the one that the layer was built from.
+    """
 
     kind: str
     path: str
 
 
-def differences(environment: Environment) -> list[Difference]:
-    """Differences in the layer of an environment, without its parents."""
-    found = layer_differences(
-        environment.path, environment.sites[0], environment.recorded_layer.lock_hash
-    )
-    if not found and environment.fault:
+def compare_environment(environment: Environment) -> list[Difference]:
+    """Return the differences in the layer of an environment, without its parents. Raise Broken."""
+    lock_hash = environment.recorded_layer.lock_hash
+    differences = compare_layer(environment.path, environment.sites[0], lock_hash)
+    if not differences and environment.fault:
         raise Broken(f"environment {environment} is broken: {environment.fault}")
-    return found
+    return differences
 
 
-def layer_differences(layer: Path, site: Path, lock_hash: str) -> list[Difference]:
-    """Differences in a layer that may not be published yet."""
+def compare_layer(layer: Path, site: Path, lock_hash: str) -> list[Difference]:
+    """Return the differences in a layer, which need not be published yet."""
     recorded: set[Path] = set()
-    found = [*_lock(layer / LOCK_FILE, site, lock_hash)]
-    for _, _, info in dist_infos(site):
-        for path, digest in _record(info, site):
+    differences = [*_compare_lock(layer / LOCK_FILE, site, lock_hash)]
+    for _, _, info in list_dist_infos(site):
+        for path, record_hash in _read_record(info, site):
             recorded.add(path)
-            if fault := _fault(path, digest):
-                found.append(Difference(fault, str(path)))
-    found += [Difference("added", str(path)) for path in _unrecorded(site, recorded)]
-    return sorted(found, key=lambda each: (each.path, each.kind))
+            if kind := _compare_file(path, record_hash):
+                differences.append(Difference(kind, str(path)))
+    differences += [Difference("added", str(path)) for path in _find_unrecorded(site, recorded)]
+    return sorted(differences, key=lambda each: (each.path, each.kind))
 
 
-def _lock(path: Path, site: Path, lock_hash: str) -> Iterator[Difference]:
-    text = text_or_empty(path, LOCK_LIMIT)
+def _compare_lock(path: Path, site: Path, lock_hash: str) -> Iterator[Difference]:
+    text = read_text_or_empty(path, LOCK_LIMIT_BYTES)
     lock = parse_lock(text)
-    if lock is None or sha256_hex(text) != lock_hash:
+    if lock is None or hash_text(text) != lock_hash:
         yield Difference("lock", str(path))
         return
-    present = versions([site])
+    installed = read_versions([site])
     for pin in lock.pins:
-        if pin.name not in present:
+        if pin.name not in installed:
             yield Difference("missing", f"{site}/{pin.name}")
 
 
-def _record(info: Path, site: Path) -> Iterator[tuple[Path, str]]:
+def _read_record(info: Path, site: Path) -> Iterator[tuple[Path, str]]:
     try:
-        lines = read_text(info / "RECORD", LOCK_LIMIT).splitlines()
+        lines = read_text(info / "RECORD", LOCK_LIMIT_BYTES).splitlines()
     except Unreadable:
         return
-    with suppress(csv.Error):  # files after a broken line count as added
+    with suppress(csv.Error):  # files after an invalid line count as added
         for row in csv.reader(lines):
             if row and "__pycache__/" not in row[0]:
                 yield Path(os.path.normpath(site / row[0])), row[1] if len(row) > 1 else ""
 
 
-def _fault(path: Path, digest: str) -> str:
+def _compare_file(path: Path, record_hash: str) -> str:
+    """Return the kind of difference of a file; empty if there is none."""
     if path.name in HAIENV_FILES:
         return ""
     if not path.is_file():
         return "missing"
-    kind, _, expected = digest.partition("=")
-    if kind != "sha256":
+    if not record_hash.startswith("sha256="):
         return ""
     with path.open("rb") as file:
-        actual = urlsafe_b64encode(_digest(file)).rstrip(b"=").decode()
-    return "" if actual == expected else "changed"
+        return "" if to_record_hash(hash_file(file)) == record_hash else "changed"
 
 
-def _digest(file: object) -> bytes:
-    from hashlib import file_digest
-
-    return file_digest(file, "sha256").digest()  # type: ignore[arg-type]
-
-
-def _unrecorded(site: Path, recorded: set[Path]) -> Iterator[Path]:
+def _find_unrecorded(site: Path, recorded: set[Path]) -> Iterator[Path]:
     for path in site.rglob("*"):
-        known = (
+        is_expected = (
             path in recorded or path.name in HAIENV_FILES or path.parent.name.endswith(".dist-info")
         )
-        if not known and "__pycache__" not in path.parts and path.is_file():
+        if not is_expected and "__pycache__" not in path.parts and path.is_file():
             yield path

@@ -1,4 +1,4 @@
-"""What this machine can run: platform, C library and CUDA, which are recorded with each layer that is built here."""
+"""Tells what this machine can run: platform, C library and CUDA. Each layer records those of its build machine."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from haienv.errors import Refused, UsageError
 from haienv.store.records import Layer
 
 
-def cuda_driver(library: str = "libcuda.so.1") -> str:
-    """The newest CUDA version that the driver supports, as in 12.4; empty if there is no driver."""
+def find_cuda_version(library: str = "libcuda.so.1") -> str:
+    """Return the newest CUDA version that the driver supports, as in 12.4; empty if there is no driver."""
     from ctypes import CDLL, byref, c_int
 
     number = c_int()
@@ -24,22 +24,22 @@ def cuda_driver(library: str = "libcuda.so.1") -> str:
 
 
 def require_cuda(required: str, available: str) -> None:
-    """Raises Refused if the driver does not support a range of CUDA versions, such as >=12.4."""
+    """Raise Refused unless the version `available` is in a range of CUDA versions, such as >=12.4."""
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
     try:
-        fits = bool(available) and available in SpecifierSet(required)
+        is_supported = bool(available) and available in SpecifierSet(required)
     except InvalidSpecifier as error:
         raise UsageError(
             f"{required!r} is not a range of versions", "as in '>=12.4,<13'"
         ) from error
-    if not fits:
+    if not is_supported:
         reason = f"its driver supports CUDA {available}" if available else "it has no driver"
         raise Refused(f"CUDA {required} is required, but this machine cannot run it: {reason}")
 
 
-def libc() -> str:
-    """The C library of this machine, as in glibc 2.36."""
+def read_libc_version() -> str:
+    """Return the C library of this machine, as in glibc 2.36."""
     try:
         return os.confstr("CS_GNU_LIBC_VERSION") or ""
     except (ValueError, OSError):
@@ -47,15 +47,20 @@ def libc() -> str:
 
 
 def require_runnable(layer: Layer) -> None:
-    """Raises Refused if a layer that was built on another machine cannot run here."""
+    """Raise Refused if a layer that was built on another machine cannot run here."""
     if layer.platform != sysconfig.get_platform():
         raise Refused(f"the archive is for {layer.platform}, this machine is {sysconfig.get_platform()}",
                       "build it from its lock instead: haienv create NAME --from LOCK")  # fmt: skip
-    if layer.libc and libc() and _number(layer.libc) > _number(libc()):
+    if (
+        layer.libc
+        and read_libc_version()
+        and _version_numbers(layer.libc) > _version_numbers(read_libc_version())
+    ):
         raise Refused(
-            f"the archive needs {layer.libc}, this machine has {libc()}", "build it from its lock"
+            f"the archive needs {layer.libc}, this machine has {read_libc_version()}",
+            "build it from its lock",
         )
 
 
-def _number(version: str) -> tuple[int, ...]:
+def _version_numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"[0-9]{1,9}", version)))

@@ -1,9 +1,9 @@
-"""Plans which distributions a layer installs, replaces, drops or takes from its parents. Pure: values in, steps out.
+"""Plans which distributions a layer installs, replaces, drops or shares with its parents. Pure.
 
-`installed` are the distributions of the environment's layer, `resolved` those that the resolver chose (for the layer
-and its parents), `provided` those of the parents. A distribution that a parent provides in the resolved version is
-shared; another version shadows it. A new shadow is refused where a compiled distribution of a parent needs the
-shadowed one: compiled code was built against one version, and breaks at run time with another.
+`installed` are the distributions of the environment's layer, `resolved` those that the resolver chose for the layer and
+its parents, `provided` those of the parents. A distribution that a parent provides in the resolved version is shared;
+another version in the layer shadows that of the parent. A new shadow is refused if a compiled distribution of a parent
+needs the shadowed one: compiled code was built against one version, and breaks at run time with another.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ class Action(StrEnum):
     REPLACE = "replace"
     DROP = "drop"
     KEEP = "keep"
-    SHARE = "share"  # a parent provides it
-    SHADOW = "shadow"  # the layer's version precedes a parent's
+    SHARE = "share"  # use the version of a parent
+    SHADOW = "shadow"  # install another version, which is found before that of a parent
 
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """An installed distribution; `requires` are normalized names."""
+    """An installed distribution. `requires` are the normalized names of the distributions that it needs."""
 
     name: str
     version: str
@@ -36,7 +36,7 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One line of a plan. `needed_by`: compiled distributions of parents that a shadow may break."""
+    """One line of a plan. `needed_by` are the compiled distributions of parents that a shadow may break."""
 
     action: Action
     name: str
@@ -45,18 +45,18 @@ class Step:
     needed_by: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        both = self.before and self.version and self.before != self.version
-        change = f"{self.before} -> {self.version}" if both else self.version or self.before
+        is_change = self.before and self.version and self.before != self.version
+        change = f"{self.before} -> {self.version}" if is_change else self.version or self.before
         return f"{self.action.value:<8} {self.name} {change}"
 
 
 Versions = Mapping[str, str]
 
 
-def plan(
+def plan_steps(
     installed: Versions, resolved: Versions, provided: Iterable[Distribution] = ()
 ) -> tuple[Step, ...]:
-    """The steps, sorted by name."""
+    """Return the steps from `installed` to `resolved`, sorted by name."""
     by_name = {dist.name: dist for dist in reversed(tuple(provided))}
     steps = [_step(name, installed, resolved, by_name) for name in {*installed, *resolved}]
     return tuple(sorted(steps, key=lambda step: step.name))
@@ -81,7 +81,7 @@ def _step(
 
 
 def _compiled_dependents(name: str, by_name: Mapping[str, Distribution]) -> tuple[str, ...]:
-    """Compiled distributions of the parents that need `name`, directly or through others."""
+    """Return the compiled distributions of the parents that need `name`, directly or indirectly."""
     return tuple(
         dist.name
         for dist in sorted(by_name.values(), key=lambda d: d.name)
@@ -90,27 +90,27 @@ def _compiled_dependents(name: str, by_name: Mapping[str, Distribution]) -> tupl
 
 
 def _transitive_requires(start: Distribution, by_name: Mapping[str, Distribution]) -> set[str]:
-    found: set[str] = set()
+    required: set[str] = set()
     pending = list(start.requires)
     while pending:
         name = pending.pop()
-        if name not in found:
-            found.add(name)
+        if name not in required:
+            required.add(name)
             pending.extend(by_name[name].requires if name in by_name else ())
-    return found
+    return required
 
 
-def layer_names(steps: Iterable[Step]) -> frozenset[str]:
-    """Names of the distributions that the layer contains afterwards."""
-    present = (Action.INSTALL, Action.REPLACE, Action.KEEP, Action.SHADOW)
-    return frozenset(step.name for step in steps if step.action in present)
+def names_in_layer(steps: Iterable[Step]) -> frozenset[str]:
+    """Return the names of the distributions that the layer contains after the steps."""
+    contained = (Action.INSTALL, Action.REPLACE, Action.KEEP, Action.SHADOW)
+    return frozenset(step.name for step in steps if step.action in contained)
 
 
-def breaking_shadows(steps: Iterable[Step]) -> tuple[Step, ...]:
-    """Shadows that may break compiled packages of a parent."""
+def find_breaking_shadows(steps: Iterable[Step]) -> tuple[Step, ...]:
+    """Return the shadows that may break compiled packages of a parent."""
     return tuple(step for step in steps if step.action is Action.SHADOW and step.needed_by)
 
 
-def changes(steps: Iterable[Step]) -> tuple[Step, ...]:
-    """Steps that change the layer."""
+def select_changes(steps: Iterable[Step]) -> tuple[Step, ...]:
+    """Return the steps that change the layer."""
     return tuple(step for step in steps if step.action not in (Action.KEEP, Action.SHARE))

@@ -1,4 +1,4 @@
-"""Chooses versions: runs the resolver with the packages of the parents as constraints."""
+"""Chooses versions of packages: runs the resolver with the packages of the parents as constraints."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from haienv.backends.uv import ResolverFiles, Uv
 from haienv.layers.base import Base
-from haienv.layers.installed import dist_infos, is_not_from_index, read_metadata
+from haienv.layers.installed import is_not_from_index, list_dist_infos, read_metadata
 from haienv.requirements.requirement_set import parse_requirement, project_url
 from haienv.store.lock_file import Pin, normalize_name, parse_pins
 
@@ -42,42 +42,42 @@ def resolve(
 ) -> Resolution:
     """Resolve requirements and projects in place.
 
-    Installed versions stay unless `upgrade` is set or they do not fit. With `force`, versions of parents are
-    preferred, not required.
+    Previous versions stay if they fit, unless `upgrade` is set. Versions of parents are required, or with `force`
+    only preferred.
     """
     if not requirements and not editable:
         return Resolution()
-    provided = base.versions
+    provided = base.inherited_versions
     parsed = [parse_requirement(line) for line in requirements]
-    pinned = {} if force else parent_constraints(provided, parsed)
+    pinned = {} if force else select_parent_constraints(provided, parsed)
     for pin in previous_pins:
-        pinned.pop(pin.name, None)  # the layer has its own version, which is preferred
+        pinned.pop(pin.name, None)  # the layer's own version is preferred below
     preferred = [f"{name}=={version}" for name, version in provided.items()] if force else []
     preferred += [] if upgrade else [pin.text for pin in previous_pins if "://" not in pin.version]
     projects = [f"-e {project_url(project)}" for project in editable]
     files = _write_files(work_dir, [*requirements, *projects], pinned, preferred)
-    find_links = _stub_wheels(base.sites, work_dir / "stubs")
+    find_links = _write_stub_wheels(base.sites, work_dir / "stubs")
     upgrade_all = ["--upgrade"] if upgrade and not force else []
     text = uv.resolve(files, "--python", str(python), *upgrade_all, extra_find_links=find_links)
     return Resolution(parse_pins(text))
 
 
-def resolve_for(
-    uv: Uv, requirements: Sequence[str], version: str, below: Mapping[str, str], work_dir: Path
+def resolve_for_version(
+    uv: Uv, requirements: Sequence[str], version: str, provided: Mapping[str, str], work_dir: Path
 ) -> tuple[Pin, ...]:
-    """Resolve for a Python version that need not be installed here; `below` are the versions of the parents."""
+    """Resolve requirements for a Python version that need not be installed here."""
     if not requirements:
         return ()
-    pinned = parent_constraints(below, [parse_requirement(line) for line in requirements])
+    pinned = select_parent_constraints(provided, [parse_requirement(line) for line in requirements])
     files = _write_files(work_dir, requirements, pinned)
     options = ("--python-version", version, "--python-platform", "linux")
     return parse_pins(uv.resolve(files, *options))
 
 
-def parent_constraints(
+def select_parent_constraints(
     provided: Mapping[str, str], requirements: Iterable[Requirement]
 ) -> dict[str, str]:
-    """The versions of the parents, without those that a requirement excludes."""
+    """Return the versions that parents provide, without those that a requirement excludes."""
     pinned = dict(provided)
     for each in requirements:
         name = normalize_name(each.name)
@@ -95,19 +95,22 @@ def _fits(requirement: Requirement, version: str) -> bool:
         return False
 
 
-def _stub_wheels(sites: Iterable[Path], folder: Path) -> list[Path]:
-    """Wheels with metadata only, for distributions of parents that no index has: the resolver must find them."""
+def _write_stub_wheels(sites: Iterable[Path], folder: Path) -> list[Path]:
+    """Write wheels that contain only metadata, for distributions of parents that no index has.
+
+    Without them, the resolver would not find these distributions. Return the directory in a list, or an empty list.
+    """
     import zipfile
 
-    found = [i for site in sites for i in dist_infos(site) if is_not_from_index(i[2])]
-    for name, version, info in found:
+    unlisted = [d for site in sites for d in list_dist_infos(site) if is_not_from_index(d[2])]
+    for name, version, info in unlisted:
         folder.mkdir(exist_ok=True)
         stem = f"{name.replace('-', '_')}-{version}"
         with zipfile.ZipFile(folder / f"{stem}-py3-none-any.whl", "w") as wheel:
             wheel.writestr(f"{stem}.dist-info/METADATA", read_metadata(info))
             wheel.writestr(f"{stem}.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
             wheel.writestr(f"{stem}.dist-info/RECORD", "")
-    return [folder] if found else []
+    return [folder] if unlisted else []
 
 
 def _write_files(

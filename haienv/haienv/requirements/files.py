@@ -21,10 +21,10 @@ from haienv.requirements.requirement_set import (
 )
 from haienv.store.lock_file import (
     is_newer_format,
-    logical_lines,
     normalize_name,
     parse_lock,
     parse_pins,
+    split_logical_lines,
 )
 from haienv.store.records import path_fault
 
@@ -35,7 +35,7 @@ _NOT_ON_INDEXES = ("pip", "python")
 def collect_requirements(
     requested: RequirementSet, sources: Sequence[str], extras: Sequence[str]
 ) -> RequirementSet:
-    """Combine requirements of the command line with those of files. Raises UsageError for all invalid ones."""
+    """Combine the requirements of the command line with those of files. Raise UsageError if one is invalid."""
     for source in sources:
         added = read_requirements(Path(source), extras)
         if added.lock and (len(sources) > 1 or requested.requirements or requested.editable):
@@ -46,10 +46,10 @@ def collect_requirements(
             requested.python or added.python,
             added.lock,
         )
-    return _checked(requested)
+    return _validate(requested)
 
 
-def _checked(requested: RequirementSet) -> RequirementSet:
+def _validate(requested: RequirementSet) -> RequirementSet:
     if faults := list(filter(None, map(_project_fault, requested.editable))):
         raise UsageError("; ".join(faults))
     if requested.lock is None:
@@ -62,7 +62,7 @@ def _checked(requested: RequirementSet) -> RequirementSet:
 
 def _project_fault(project: str) -> str:
     directory = project_directory(project)
-    if "#" in directory:  # uv does not decode %23 either
+    if "#" in directory:  # nor does uv decode %23
         return f"{directory!r} cannot be installed in place: for uv a path ends at #; rename the directory"
     if not os.path.isdir(directory):
         return f"{directory!r} is not a directory, so there is no project to install in place"
@@ -70,7 +70,7 @@ def _project_fault(project: str) -> str:
 
 
 def read_requirements(path: Path, extras: Sequence[str] = ()) -> RequirementSet:
-    """Read a file in the format that its name implies; `extras` select those of a pyproject.toml."""
+    """Read a file in the format that its name implies. `extras` are names of extras of a pyproject.toml."""
     try:
         return _reader_for(path)(path, extras)
     except RecursionError as error:
@@ -79,12 +79,12 @@ def read_requirements(path: Path, extras: Sequence[str] = ()) -> RequirementSet:
 
 def _reader_for(path: Path) -> Callable[[Path, Sequence[str]], RequirementSet]:
     if path.suffix == ".toml":
-        return _pyproject
-    return _environment_yml if path.suffix in (".yml", ".yaml") else _requirements
+        return _read_pyproject
+    return _read_environment_yml if path.suffix in (".yml", ".yaml") else _read_requirements_txt
 
 
 def _read_text(path: Path) -> str:
-    """Decode UTF-8 or UTF-16: Windows tools write a byte order mark, or UTF-16."""
+    """Read a file in UTF-8 or UTF-16. Tools on Windows write UTF-16, or UTF-8 with a byte order mark."""
     data = path.read_bytes()
     is_utf16 = data.startswith((BOM_UTF16_LE, BOM_UTF16_BE))
     try:
@@ -93,22 +93,17 @@ def _read_text(path: Path) -> str:
         raise UsageError(f"{path} is not UTF-8 text") from error
 
 
-def _requirements(path: Path, _: Sequence[str] = ()) -> RequirementSet:
+def _read_requirements_txt(path: Path, _: Sequence[str] = ()) -> RequirementSet:
     text = _read_text(path)
     if lock := parse_lock(text):
         return RequirementSet(tuple(pin.text for pin in lock.pins), (), lock.python, lock)
     if is_newer_format(text):
         raise UsageError(f"{path} is a lock of a newer version of haienv", "update haienv")
-    found = RequirementSet()
-    for line in logical_lines(text):
-        added = _parse_line(path, line)
-        found = RequirementSet(
-            found.requirements + added.requirements, found.editable + added.editable
-        )
-    if found.requirements and "--hash=" in text:
-        pins = parse_pins(text)
-        return replace(found, requirements=tuple(pin.text for pin in pins))
-    return found
+    parts = [_parse_line(path, line) for line in split_logical_lines(text)]
+    requirements = tuple(line for part in parts for line in part.requirements)
+    if requirements and "--hash=" in text:
+        requirements = tuple(pin.text for pin in parse_pins(text))
+    return RequirementSet(requirements, tuple(each for part in parts for each in part.editable))
 
 
 def _parse_line(path: Path, line: str) -> RequirementSet:
@@ -117,7 +112,7 @@ def _parse_line(path: Path, line: str) -> RequirementSet:
         case "":
             return RequirementSet((line.split(" --hash")[0],))
         case "-r" | "--requirement":
-            return _requirements(path.parent / value.strip())
+            return _read_requirements_txt(path.parent / value.strip())
         case "-e" | "--editable":
             return RequirementSet((), (absolute_project(value.strip(), path.parent),))
     raise UsageError(
@@ -126,8 +121,8 @@ def _parse_line(path: Path, line: str) -> RequirementSet:
     )
 
 
-def _pyproject(path: Path, extras: Sequence[str]) -> RequirementSet:
-    project = _project_table(path)
+def _read_pyproject(path: Path, extras: Sequence[str]) -> RequirementSet:
+    project = _read_project_table(path)
     optional = project.get("optional-dependencies", {})
     if not isinstance(optional, dict):
         raise UsageError(f"{path}: optional-dependencies is not a table")
@@ -140,8 +135,8 @@ def _pyproject(path: Path, extras: Sequence[str]) -> RequirementSet:
 def _extra_lines(
     path: Path, project: Mapping[str, Any], optional: Mapping[str, Any], extras: Sequence[str]
 ) -> Iterator[str]:
-    """Requirements of extras; an extra may include others of the same project, as its_name[other]."""
-    by_normalized_name = {normalize_name(extra): extra for extra in optional}
+    """Yield the requirements of extras. An extra may include others of the same project, as project[other]."""
+    extras_by_name = {normalize_name(extra): extra for extra in optional}
     project_name = normalize_name(str(project.get("name", "")))
     pending = list(extras)
     for extra in pending:
@@ -150,13 +145,13 @@ def _extra_lines(
             if normalize_name(requirement.name) != project_name:
                 yield line
                 continue
-            included = sorted(map(normalize_name, requirement.extras))
-            extras_found = [by_normalized_name[e] for e in included if e in by_normalized_name]
-            pending += [each for each in extras_found if each not in pending]
+            names = sorted(map(normalize_name, requirement.extras))
+            included = [extras_by_name[name] for name in names if name in extras_by_name]
+            pending += [extra for extra in included if extra not in pending]
 
 
-def _project_table(path: Path) -> dict[str, Any]:
-    """The table [project] of a pyproject.toml, with static dependencies."""
+def _read_project_table(path: Path) -> dict[str, Any]:
+    """Return the table [project] of a pyproject.toml. Raise UsageError unless its dependencies are static."""
     try:
         project = tomllib.loads(_read_text(path)).get("project")
     except ValueError as error:
@@ -175,26 +170,24 @@ def _require_strings(path: Path, values: object) -> list[str]:
     return values
 
 
-def _environment_yml(path: Path, _: Sequence[str]) -> RequirementSet:
-    """Names and versions of conda's file, to be found on an index of wheels; channels are ignored."""
-    entries = _conda_entries(path)
-    pip = [e.pop("pip") or [] for e in entries if isinstance(e, dict) and "pip" in e]
-    plain = [
-        _conda_pin(path, entry) for entry in _require_strings(path, [e for e in entries if e != {}])
-    ]
-    python = next((_python_version(path, v) for name, v in plain if name == "python"), "")
-    lines = [f"{name}{_specifier(v)}" for name, v in plain if name not in _NOT_ON_INDEXES]
-    piped = [
-        _parse_line(path, line) for each in pip for line in _require_strings(path, each) if line
-    ]
+def _read_environment_yml(path: Path, _: Sequence[str]) -> RequirementSet:
+    """Read an environment.yml of conda as requirements for an index of wheels. Channels are ignored."""
+    entries = _read_conda_entries(path)
+    pip_lists = [e.pop("pip") or [] for e in entries if isinstance(e, dict) and "pip" in e]
+    conda_lines = _require_strings(path, [e for e in entries if e != {}])
+    pins = [_parse_conda_pin(path, line) for line in conda_lines]
+    python = next((_parse_python(path, version) for name, version in pins if name == "python"), "")
+    requirements = [f"{name}{_specifier(v)}" for name, v in pins if name not in _NOT_ON_INDEXES]
+    pip_lines = (line for lines in pip_lists for line in _require_strings(path, lines) if line)
+    pip_parts = [_parse_line(path, line) for line in pip_lines]
     return RequirementSet(
-        (*lines, *(line for each in piped for line in each.requirements)),
-        tuple(project for each in piped for project in each.editable),
+        (*requirements, *(line for part in pip_parts for line in part.requirements)),
+        tuple(project for part in pip_parts for project in part.editable),
         python,
     )
 
 
-def _conda_entries(path: Path) -> list[Any]:
+def _read_conda_entries(path: Path) -> list[Any]:
     import yaml
 
     try:
@@ -207,8 +200,8 @@ def _conda_entries(path: Path) -> list[Any]:
     return entries
 
 
-def _python_version(path: Path, version: str) -> str:
-    """A version, or a range; empty if the running Python is in the range."""
+def _parse_python(path: Path, version: str) -> str:
+    """Return the requested version of Python, or range of versions; empty if the running Python is in the range."""
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
     if version[:1] not in ("<", ">", "!", "~"):
@@ -219,15 +212,16 @@ def _python_version(path: Path, version: str) -> str:
         raise UsageError(f"{path}: python {version} is not a version or range") from error
 
 
-def _conda_pin(path: Path, entry: str) -> tuple[str, str]:
-    found = _CONDA_PIN.fullmatch(entry)
-    if found is None:
+def _parse_conda_pin(path: Path, entry: str) -> tuple[str, str]:
+    """Return name and version of a line such as numpy=1.26 or conda-forge::numpy>=1."""
+    match = _CONDA_PIN.fullmatch(entry)
+    if match is None:
         raise UsageError(f"{path}: {entry!r} is not a conda requirement")
-    version = found[2].strip()
+    version = match[2].strip()
     if version.startswith("=") and not version.startswith("=="):
         # =1.26 and =1.26=build mean 1.26.*
         version = version[1:].split("=")[0] + ".*"
-    return found[1], version.replace(".*.*", ".*")
+    return match[1], version.replace(".*.*", ".*")
 
 
 def _specifier(version: str) -> str:

@@ -1,4 +1,4 @@
-"""Sets of requirements and projects in place."""
+"""Parses and merges requirements and projects in place."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EXTRAS = re.compile(r"\[[^\[\]/]*\]$")
 
 @dataclass(frozen=True, slots=True)
 class RequirementSet:
-    """Requirements and projects in place (`editable`); `lock` if they come from a lock file."""
+    """Requirements, and projects in place (`editable`). `lock` is the lock from which they come, if any."""
 
     requirements: tuple[str, ...] = ()
     editable: tuple[str, ...] = ()
@@ -29,11 +29,9 @@ class RequirementSet:
 
 
 def parse_requirement(line: str) -> Requirement:
-    """Parse one requirement. Raises UsageError."""
-    from packaging.requirements import (
-        InvalidRequirement,
-        Requirement,
-    )  # slow to import, and not needed without requirements
+    """Parse one requirement. Raise UsageError."""
+    # Slow to import, and only needed if there are requirements
+    from packaging.requirements import InvalidRequirement, Requirement
 
     try:
         return Requirement(line)
@@ -42,17 +40,17 @@ def parse_requirement(line: str) -> Requirement:
 
 
 def merge_requirements(existing: Iterable[str], added: Iterable[str]) -> tuple[str, ...]:
-    """Requirements after an install: added ones replace those of the same distribution."""
-    return _flat({**group_by_name(existing), **group_by_name(added)})
+    """Return the requirements after an install. Added ones replace those of the same distribution."""
+    return _flatten({**group_by_name(existing), **group_by_name(added)})
 
 
 def merge_projects(existing: Iterable[str], added: Iterable[str]) -> tuple[str, ...]:
-    """Projects after an install: added ones replace those in the same directory, with their extras."""
+    """Return the projects after an install. An added one replaces that of the same directory, including its extras."""
     return tuple({project_directory(each): each for each in (*existing, *added)}.values())
 
 
 def absolute_project(text: str, folder: Path = Path()) -> str:
-    """The absolute form of an argument of `-e`: DIR or DIR[extra], relative to a folder. Raises UsageError."""
+    """Return DIR or DIR[extra], an argument of `-e` relative to `folder`, as an absolute path. Raise UsageError."""
     if "://" in text:
         raise UsageError(
             f"-e takes a directory, not {text}", "request 'NAME @ URL', or install a clone in place"
@@ -61,29 +59,29 @@ def absolute_project(text: str, folder: Path = Path()) -> str:
 
 
 def project_directory(project: str) -> str:
-    """The directory of DIR or DIR[extra]; names of directories may contain brackets."""
+    """Return the directory of DIR or DIR[extra]. Names of directories may contain brackets, too."""
     return project if os.path.isdir(project) else _EXTRAS.sub("", project)
 
 
 def project_url(project: str) -> str:
-    """A file URL with extras, in which special characters of the path are escaped."""
+    """Return the file URL of DIR or DIR[extra], in which special characters of the path are escaped."""
     directory = project_directory(project)
     return Path(directory).as_uri() + project.removeprefix(directory)
 
 
 def remove_requirements(lines: Iterable[str], names: Sequence[str]) -> tuple[str, ...]:
-    """Requirements without those of some distributions."""
+    """Return the requirements without those of some distributions, which are named in normalized form."""
     grouped = group_by_name(lines)
-    return _flat({name: grouped[name] for name in grouped if name not in names})
+    return _flatten({name: grouped[name] for name in grouped if name not in names})
 
 
 def group_by_name(lines: Iterable[str]) -> dict[str, list[str]]:
-    """Requirements by distribution; one may have several, with different environment markers."""
-    found: dict[str, list[str]] = {}
+    """Return the requirements by distribution. A distribution may have several with different environment markers."""
+    grouped: dict[str, list[str]] = {}
     for line in lines:
-        found.setdefault(normalize_name(parse_requirement(line).name), []).append(line)
-    return found
+        grouped.setdefault(normalize_name(parse_requirement(line).name), []).append(line)
+    return grouped
 
 
-def _flat(grouped: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+def _flatten(grouped: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     return tuple(line for lines in grouped.values() for line in lines)

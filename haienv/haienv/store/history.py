@@ -1,6 +1,7 @@
 """Records changes to a user's environments: one JSON line per change, in a file that only the user can read.
 
-A line is written after the change is committed. A process that is killed in between leaves no line, never a wrong one.
+The line is written after the change is committed. So a process that is killed in between leaves no line, never a wrong
+one.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ import os
 import platform
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 
 from haienv.store.layout import Home
-from haienv.store.untrusted_io import LOCK_LIMIT, Unreadable, read_text
+from haienv.store.records import utc_now
+from haienv.store.untrusted_io import LOCK_LIMIT_BYTES, Unreadable, read_text
 
 _FILE = ".history"
 _MAX_BYTES = 1 << 20
@@ -21,7 +22,7 @@ _MAX_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One line. `layer` is the layer after the change; empty if the environment was removed."""
+    """One line of the history. `layer` is the layer after the change; empty if the environment was removed."""
 
     time: str
     what: str
@@ -32,9 +33,9 @@ class Change:
 
 
 def record_change(home: Home, what: str, name: str, layer: str = "") -> None:
-    """Append a line; the caller holds the lease. Errors are ignored: the change is already committed."""
-    now = datetime.now(UTC).replace(microsecond=0).isoformat()
-    line = json.dumps(asdict(Change(now, what, name, layer, os.getuid(), platform.node())))
+    """Append a line. The caller holds the lease. Errors are ignored, because the change is already committed."""
+    change = Change(utc_now().isoformat(), what, name, layer, os.getuid(), platform.node())
+    line = json.dumps(asdict(change))
     path = home.user_dir / _FILE
     with suppress(OSError):
         if path.exists() and path.stat().st_size > _MAX_BYTES:
@@ -45,20 +46,20 @@ def record_change(home: Home, what: str, name: str, layer: str = "") -> None:
 
 
 def read_changes(home: Home, owner: str) -> list[Change]:
-    """Changes of one user, oldest first; invalid lines are skipped."""
-    found: list[Change] = []
+    """Return the changes of one user, oldest first. Invalid lines are skipped."""
+    changes: list[Change] = []
     for name in (f"{_FILE}.1", _FILE):
         with suppress(Unreadable):
-            for line in read_text(home.root / owner / name, LOCK_LIMIT).splitlines():
+            for line in read_text(home.root / owner / name, LOCK_LIMIT_BYTES).splitlines():
                 with suppress(ValueError, TypeError, RecursionError):
-                    found.append(_change(line))
-    return found
+                    changes.append(_parse_line(line))
+    return changes
 
 
-def _change(line: str) -> Change:
-    """Parse an untrusted line. Raises ValueError, TypeError or RecursionError."""
-    found = Change(**json.loads(line))
-    texts = (found.time, found.what, found.name, found.layer, found.host)
+def _parse_line(line: str) -> Change:
+    """Parse an untrusted line. Raise ValueError, TypeError or RecursionError."""
+    change = Change(**json.loads(line))
+    texts = (change.time, change.what, change.name, change.layer, change.host)
     if not all(isinstance(text, str) and text.isprintable() for text in texts):
         raise ValueError("not printable")
-    return found
+    return change

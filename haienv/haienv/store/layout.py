@@ -1,4 +1,4 @@
-"""Paths below the root of environments, by user, name and layer. Accesses no file."""
+"""Computes paths below the root of environments, by user, name and layer. It accesses no file."""
 
 from __future__ import annotations
 
@@ -10,19 +10,16 @@ from pathlib import Path
 from haienv.errors import UsageError
 from haienv.names import check_name
 
-LAYERS_DIR, BUILDING_DIR, TRASH_DIR, CACHE_DIR, LEASE_FILE = (
-    ".layers",
-    ".building",
-    ".trash",
-    ".cache",
-    ".lock",
-)
-CONDA_DIR, DEPENDENCIES_DIR = ".conda", ".uses"
-METADATA_FILE, CURRENT_LINK, LAYER_FILE, LOCK_FILE = "env.toml", "current", "layer.toml", "lock.txt"
+# Entries of a user's directory
+LAYERS_DIR, BUILDING_DIR, TRASH_DIR, CACHE_DIR = ".layers", ".building", ".trash", ".cache"
+CONDA_DIR, DEPENDENCIES_DIR, LEASE_FILE = ".conda", ".uses", ".lock"
+# Entries of an environment's directory, then of a layer
+METADATA_FILE, CURRENT_LINK = "env.toml", "current"
+LAYER_FILE, LOCK_FILE = "layer.toml", "lock.txt"
 LAST_USED_FILE = "used"
-"""In a layer that an environment has used; its modification time is the last known use."""
+"""An empty file in each layer that an environment has used. Its modification time is the last known use."""
 IMAGE_FILE, IMAGE_METADATA_FILE = "image.tar.zst", "image.toml"
-"""In a packed layer: the image, and its metadata, which is written last."""
+"""The image of a packed layer, and the metadata of the image, which is written last."""
 DESCRIPTION_FILES = (
     IMAGE_FILE,
     IMAGE_METADATA_FILE,
@@ -31,7 +28,7 @@ DESCRIPTION_FILES = (
     LOCK_FILE,
     "CACHEDIR.TAG",
 )
-"""Files that describe a layer and do not belong to its contents."""
+"""Files that describe a layer. They do not belong to its contents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +39,24 @@ class Home:
     user: str
     other_roots: tuple[Path, ...] = ()
 
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str] = os.environ) -> Home:
+        """Read $HAIENV_HOME, $HAIENV_USER and $HAIENV_PATH (other roots); the default is a directory of the account."""
+        chosen = environ.get("HAIENV_HOME")
+        root = _check_root(Path(chosen).absolute() if chosen else _default_root(environ))
+        paths = filter(None, environ.get("HAIENV_PATH", "").split(":"))
+        other_roots = dict.fromkeys(_check_root(Path(path).absolute()) for path in paths)
+        other_roots.pop(root, None)
+        user = check_name(environ.get("HAIENV_USER") or _account_name(), "user")
+        return cls(root, user, tuple(other_roots))
+
     def roots(self) -> Iterator[Home]:
-        """A Home for this root, then one for each other root."""
+        """Return a Home for this root, then one for each other root."""
         for root in (self.root, *self.other_roots):
             yield Home(root, self.user)
 
     def at(self, root: Path) -> Home:
-        """The Home of the same user in another root."""
+        """Return the Home of the same user in another root."""
         return self if root == self.root else Home(root, self.user)
 
     @property
@@ -57,26 +65,14 @@ class Home:
         return self.root / self.user
 
     def directory(self, owner: str, name: str) -> Path:
-        """The directory of an environment, with its metadata and the link to its layer."""
+        """Return the directory of an environment, with its metadata and the link to its layer."""
         return self.root / owner / name
 
     def layer(self, owner: str, layer: str) -> Path:
         return self.root / owner / LAYERS_DIR / layer
 
 
-def home(environ: Mapping[str, str] = os.environ) -> Home:
-    """Read $HAIENV_HOME, $HAIENV_USER and $HAIENV_PATH (other roots); the default is a directory of the account."""
-    chosen = environ.get("HAIENV_HOME")
-    root = _checked(Path(chosen).absolute() if chosen else _default_root(environ))
-    named = filter(None, environ.get("HAIENV_PATH", "").split(":"))
-    other_roots = dict.fromkeys(_checked(Path(each).absolute()) for each in named)
-    other_roots.pop(root, None)
-    return Home(
-        root, check_name(environ.get("HAIENV_USER") or _account(), "user"), tuple(other_roots)
-    )
-
-
-def _checked(root: Path) -> Path:
+def _check_root(root: Path) -> Path:
     if ":" in str(root) or not str(root).isprintable():
         raise UsageError(
             f"{str(root)!r} cannot be the root of environments: PATH cannot contain it",
@@ -93,8 +89,8 @@ def _default_root(environ: Mapping[str, str]) -> Path:
         raise UsageError("this account has no home directory", "set HAIENV_HOME") from error
 
 
-def _account() -> str:
-    """The name of the account, or its uid if it has no name, as in containers."""
+def _account_name() -> str:
+    """Return the name of the account, or its uid if the account has no name, as in containers."""
     import pwd
 
     try:

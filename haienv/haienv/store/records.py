@@ -1,4 +1,4 @@
-"""The records `env.toml`, `layer.toml` and `image.toml`: values, parsing and writing. Pure.
+"""Parses and writes the records `env.toml`, `layer.toml` and `image.toml`. Pure, except for `utc_now`.
 
 Files of other users are untrusted, so type and content of each field are checked. docs/contributing/environments.md
 specifies the format; the server has its own parser.
@@ -24,13 +24,18 @@ VISIBILITIES: tuple[Visibility, ...] = ("private", "group", "public")
 MODES: Mapping[str, int] = {"private": 0o700, "group": 0o750, "public": 0o755}
 
 
+def utc_now() -> datetime:
+    """Return the current time as records contain it, without fractions of a second."""
+    return datetime.now(UTC).replace(microsecond=0)
+
+
 class MalformedRecord(ValueError):
-    """An invalid record; the message says why."""
+    """A record is invalid; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What an environment has besides packages; `hooks` are commands of the owner that run after packages changed."""
+    """The part of an environment besides its packages. `hooks` are commands that run after a change of packages."""
 
     search_dirs: tuple[str, ...] = ()
     bin_dirs: tuple[str, ...] = ()
@@ -40,7 +45,7 @@ class Config:
 
 @dataclass(frozen=True, slots=True)
 class EnvMetadata:
-    """`env.toml`: the part of an environment that can change while its layer stays."""
+    """`env.toml`: the part of an environment that can change while its layer stays the same."""
 
     visibility: Visibility = "private"
     group: str = ""
@@ -55,7 +60,7 @@ class EnvMetadata:
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """An environment that a layer extends, in the state of the time when the layer was built."""
+    """An environment that a layer extends, as the environment was when the layer was built."""
 
     name: str
     owner: str
@@ -65,7 +70,7 @@ class Parent:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """`layer.toml`: how an immutable layer was built; `wanted` are its requirements."""
+    """`layer.toml`: how an immutable layer was built. `wanted` are the requirements that a user has named."""
 
     lock_hash: str
     python: str
@@ -83,9 +88,9 @@ class Layer:
     parents: tuple[Parent, ...] = ()
 
     @property
-    def minor(self) -> str:
-        """The minor version of its Python, as in 3.11."""
-        return minor(self.python)
+    def minor_version(self) -> str:
+        """The minor version of the layer's Python, as in 3.11."""
+        return minor_version(self.python)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +103,14 @@ class Image:
     files: int
 
 
-def minor(version: str) -> str:
-    """The minor version, which compiled packages depend on."""
+def minor_version(version: str) -> str:
+    """Return the first two numbers of a version. Compiled packages run only with the Python of the same numbers."""
     return ".".join(version.split(".")[:2])
 
 
-def minor_matches(required: str, version: str) -> bool:
-    """True if a version has the required minor version; 3 matches every Python 3."""
-    return f"{minor(version)}.".startswith(f"{minor(required)}.")
+def matches_minor(required: str, version: str) -> bool:
+    """Return True if a version has the required minor version. The required version 3 matches every Python 3."""
+    return f"{minor_version(version)}.".startswith(f"{minor_version(required)}.")
 
 
 def parse_metadata(text: str) -> EnvMetadata:
@@ -165,16 +170,16 @@ def parse_image(text: str) -> Image:
 
 
 def to_toml(record: EnvMetadata | Layer | Config | Image) -> str:
-    """The text of a record, without empty fields."""
+    """Return the text of a record, without empty fields."""
     import tomli_w
 
     head = {} if isinstance(record, Config) else {"schema": SCHEMA}
-    return tomli_w.dumps({**head, **_filled(asdict(record))}, multiline_strings=False)
+    return tomli_w.dumps({**head, **_without_empty(asdict(record))}, multiline_strings=False)
 
 
-def _filled(table: Mapping[str, Any]) -> dict[str, Any]:
-    tables = {k: _filled(v) if k == "config" else v for k, v in table.items()}
-    return {key: value for key, value in tables.items() if value}
+def _without_empty(table: Mapping[str, Any]) -> dict[str, Any]:
+    fields = {k: _without_empty(v) if k == "config" else v for k, v in table.items()}
+    return {key: value for key, value in fields.items() if value}
 
 
 def _parent(table: object) -> Parent:
@@ -251,7 +256,7 @@ def _is_hash(text: str) -> bool:
 
 
 def path_fault(directory: str) -> str:
-    """Why a directory cannot be part of a path list; empty if it can."""
+    """Return why a directory cannot be part of a path list; empty if it can."""
     if not directory.startswith("/"):
         return f"{directory!r} is not absolute"
     if ":" in directory or not directory.isprintable():
@@ -262,7 +267,7 @@ def path_fault(directory: str) -> str:
 
 
 def hook_fault(command: str) -> str:
-    """Why a text is not a valid hook; empty if it is."""
+    """Return why a text is not a valid hook; empty if it is."""
     import shlex  # slow to import, and not needed to activate an environment
 
     if not command.isprintable():
@@ -281,7 +286,7 @@ def _hooks(table: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def value_fault(value: str) -> str:
-    """Why a text is not a valid value of a variable; empty if it is."""
+    """Return why a text is not a valid value of a variable; empty if it is."""
     if "\n" in value or "\r" in value or "\0" in value:
         return "values of variables must be single lines without NUL"
     if any("\ud800" <= character <= "\udfff" for character in value):

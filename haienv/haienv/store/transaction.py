@@ -1,4 +1,4 @@
-"""Atomic changes: private build directories, publishing by one rename, and a lease for the critical section."""
+"""Makes changes atomic: with private build directories, publication by one rename, and a lease of each user."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from pathlib import Path
 
 from haienv.errors import DISK_FULL_ERRNOS, Busy, Denied, DiskFull
 from haienv.store.layout import BUILDING_DIR, CACHE_DIR, LEASE_FILE, TRASH_DIR, Home
-from haienv.store.untrusted_io import entries
+from haienv.store.untrusted_io import list_entries
 
 TRAVERSABLE = 0o711
-"""Mode of a directory that others may traverse but not list."""
+"""Mode of a directory that other users may traverse but not list."""
 _LEASE_TIMEOUT_SECONDS = 60
 _LEASE_SECONDS = 20
 _OTHER_HOST_SECONDS = 24 * 3600
 _EMPTY_LEASE_SECONDS = 1
+_TRASHED_NAME = "it"
 _EXISTS_ERRNOS = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
 
 
 def make_user_dir(home: Home) -> None:
-    """Create the caller's directory; access is limited by the modes of environments and layers in it."""
+    """Create the caller's directory. The modes of the environments and layers in it limit access."""
     try:
         with world_readable():
             home.user_dir.mkdir(parents=True, exist_ok=True)
@@ -41,7 +42,7 @@ def make_user_dir(home: Home) -> None:
 
 @contextmanager
 def world_readable() -> Iterator[None]:
-    """Create files with umask 022, whatever the account's umask is; directories above limit access."""
+    """Create files with umask 022 within the block, whatever the account's umask is. Directories above limit access."""
     previous = os.umask(0o022)
     try:
         yield
@@ -51,7 +52,7 @@ def world_readable() -> Iterator[None]:
 
 @contextmanager
 def build_directory(home: Home) -> Iterator[Path]:
-    """A private directory, which is deleted afterwards with everything that was not moved out."""
+    """Create a private directory for the block. Everything that the block has not moved out is deleted at its end."""
     work = new_private_dir(home, BUILDING_DIR)
     try:
         yield work
@@ -60,7 +61,7 @@ def build_directory(home: Home) -> Iterator[Path]:
 
 
 def new_private_dir(home: Home, kind: str) -> Path:
-    """Create a private directory. Its name contains the host and pid, so that leftovers can be recognized."""
+    """Create a private directory. Its name contains host and pid, so that `is_process_alive` recognizes leftovers."""
     make_user_dir(home)
     name = f"{_machine_id()}-{os.getpid()}-{secrets.token_hex(4)}"
     path = home.user_dir / kind / name
@@ -74,7 +75,7 @@ def new_private_dir(home: Home, kind: str) -> Path:
 
 
 def _machine_id() -> str:
-    """Host name and pid namespace: a container may have the host name of its node, but other pids."""
+    """Return host name and pid namespace: a container may have the host name of its node, but other pids."""
     namespace = ""
     with suppress(OSError):
         namespace = f".{os.stat('/proc/self/ns/pid').st_ino}"
@@ -82,7 +83,7 @@ def _machine_id() -> str:
 
 
 def is_process_alive(path: Path) -> bool:
-    """True if the process that created a directory is alive; on other hosts, this is assumed for a day."""
+    """Return True if the process that created a directory is alive. On other hosts, assume so for a day."""
     machine, _, number = path.name.rpartition("-")[0].rpartition("-")
     if machine == _machine_id() and number.isdigit():
         return os.path.exists(f"/proc/{number}") if os.path.isdir("/proc/self") else True
@@ -93,34 +94,35 @@ def is_process_alive(path: Path) -> bool:
 
 
 def active_builds(home: Home) -> list[Path]:
-    """Build directories of running processes of the caller, on any host."""
+    """Return the build directories of the caller's running processes, on any host."""
     return [
         Path(e.path)
-        for e in entries(home.user_dir / BUILDING_DIR)
+        for e in list_entries(home.user_dir / BUILDING_DIR)
         if is_process_alive(Path(e.path))
     ]
 
 
-def _require_trusted_owner(home: Home, made: Path) -> None:
-    """Raises Denied if another user owns the caller's directory, and so could change its contents.
+def _require_trusted_owner(home: Home, new_dir: Path) -> None:
+    """Raise Denied if another user owns the caller's directory, and so could change its contents.
 
-    The owner is compared with that of a new file: NFS may map all users.
+    The owner is compared with that of a new directory, because NFS may map the caller to another uid.
     """
-    top, own_uid = home.user_dir.lstat(), made.lstat().st_uid
-    if not stat.S_ISDIR(top.st_mode) or (top.st_uid not in (0, own_uid) and own_uid != 0):
-        made.rmdir()
+    status, caller_uid = home.user_dir.lstat(), new_dir.lstat().st_uid
+    is_trusted = caller_uid == 0 or status.st_uid in (0, caller_uid)
+    if not stat.S_ISDIR(status.st_mode) or not is_trusted:
+        new_dir.rmdir()
         raise Denied(
-            f"{home.user_dir} was made by uid {top.st_uid}, who could change its contents",
+            f"{home.user_dir} was made by uid {status.st_uid}, who could change its contents",
             "an operator must remove it, or give it to you",
         )
 
 
 @contextmanager
-def committing(home: Home) -> Iterator[None]:
-    """Hold the caller's lease: the critical section of all changes to names. It lasts milliseconds, never a build."""
+def hold_lease(home: Home) -> Iterator[None]:
+    """Hold the caller's lease, which is required for all changes of names. Never hold it during a build."""
     from filelock import SoftFileLease, Timeout
 
-    _clear_empty(home.user_dir / LEASE_FILE)
+    _remove_empty_lease(home.user_dir / LEASE_FILE)
     lease = SoftFileLease(
         home.user_dir / LEASE_FILE, lease_duration=_LEASE_SECONDS, timeout=_LEASE_TIMEOUT_SECONDS
     )
@@ -143,27 +145,30 @@ def committing(home: Home) -> Iterator[None]:
         yield
 
 
-def _clear_empty(path: Path) -> None:
-    """Remove the empty lease of a process that was killed right after creating it: filelock would wait forever."""
-    first = _empty(path)
-    if first is None:
+def _remove_empty_lease(path: Path) -> None:
+    """Remove an empty lease file. filelock would wait for it forever.
+
+    A process that is killed right after it created the file leaves it empty.
+    """
+    inode = _empty_file_inode(path)
+    if inode is None:
         return
-    time.sleep(_EMPTY_LEASE_SECONDS)  # a running process leaves it empty for microseconds only
-    aside = path.with_name(f"{LEASE_FILE}.{secrets.token_hex(4)}")
-    if _empty(path) == first:
+    time.sleep(_EMPTY_LEASE_SECONDS)  # a running process fills the file within microseconds
+    renamed = path.with_name(f"{LEASE_FILE}.{secrets.token_hex(4)}")
+    if _empty_file_inode(path) == inode:
         with suppress(FileNotFoundError):
-            path.rename(aside)
-            if _empty(aside) == first:
-                aside.unlink()
-            else:  # another process acquired it in between
-                aside.rename(path)
+            path.rename(renamed)
+            if _empty_file_inode(renamed) == inode:
+                renamed.unlink()
+            else:  # another process has acquired the lease in between
+                renamed.rename(path)
 
 
-def _empty(path: Path) -> int | None:
-    """The inode of an empty file; None if it does not exist or is not empty."""
+def _empty_file_inode(path: Path) -> int | None:
+    """Return the inode of an empty file; None if there is no file, or if it is not empty."""
     with suppress(OSError):
-        facts = path.lstat()
-        return facts.st_ino if stat.S_ISREG(facts.st_mode) and not facts.st_size else None
+        status = path.lstat()
+        return status.st_ino if stat.S_ISREG(status.st_mode) and not status.st_size else None
     return None
 
 
@@ -192,7 +197,7 @@ def replace_link(path: Path, target: str) -> None:
 
 
 def publish(source: Path, target: Path) -> bool:
-    """Rename a complete directory to its final name; False if that exists."""
+    """Rename a complete directory to its final name. Return False if that name exists already."""
     with world_readable():
         target.parent.mkdir(mode=TRAVERSABLE, exist_ok=True)
     try:
@@ -205,10 +210,18 @@ def publish(source: Path, target: Path) -> bool:
 
 
 def move_to_trash(home: Home, path: Path) -> Path:
-    """Move a directory to the trash; pass the result to `delete_tree` after the lease, since it takes longer."""
+    """Move a directory to the trash, and return its place there.
+
+    Pass the result to `delete_tree` after the end of the lease, because deletion takes long.
+    """
     trash = new_private_dir(home, TRASH_DIR)
-    path.rename(trash / "it")
+    path.rename(trash / _TRASHED_NAME)
     return trash
+
+
+def restore_from_trash(trash: Path, path: Path) -> None:
+    """Move the directory that `move_to_trash` moved back to its path."""
+    (trash / _TRASHED_NAME).rename(path)
 
 
 def delete_tree(path: Path) -> None:

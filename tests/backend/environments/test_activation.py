@@ -1,4 +1,4 @@
-"""What an agent sets for a program: as the table in docs/contributing/environments.md says."""
+"""An agent sets the variables of a program as the table in docs/contributing/environments.md specifies."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from hai_backend.domain.environment import EnvironmentName
-from hai_backend.environments.activation import activate
-from hai_backend.environments.errors import BrokenEnvironment
+from hai_backend.environments.activation import resolve_activation
+from hai_backend.environments.records import BrokenEnvironment
 from tests.support.environments import as_parent, layer_of, lock_of, make_environment
 
 TORCH = EnvironmentName("ada", "torch")
@@ -40,9 +40,9 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_what_is_active_comes_first_and_the_nearest_wins(root: Path) -> None:
+def test_nearer_layers_precede_their_parents(root: Path) -> None:
     ours = {"PATH": "/usr/bin", "PYTHONPATH": "/old", "PYTHONHOME": "/x", "HOME": "/h", "D": "old"}
-    active = activate(root, TORCH)
+    active = resolve_activation(root, TORCH)
     layers = [
         str(layer_of(root, o, n))
         for o, n in (("ada", "torch"), ("system", "base"), ("system", "core"))
@@ -62,13 +62,13 @@ def test_what_is_active_comes_first_and_the_nearest_wins(root: Path) -> None:
     }
 
 
-def test_jupyter_finds_what_lies_below(root: Path, tmp_path: Path) -> None:
-    assert "JUPYTER_PATH" not in activate(root, TORCH).apply_to({})
+def test_jupyter_finds_files_of_parents(root: Path, tmp_path: Path) -> None:
+    assert "JUPYTER_PATH" not in resolve_activation(root, TORCH).apply_to({})
     (layer_of(root, "system", "core") / "share" / "jupyter").mkdir(parents=True)
-    active = activate(root, TORCH)
+    active = resolve_activation(root, TORCH)
     for relocated_activation, layers_root in (
         (active, root),
-        (active.relocated(root, Path("/copy")), Path("/copy")),
+        (active.relocate(root, Path("/copy")), Path("/copy")),
     ):
         layers = [
             layers_root / layer_of(root, owner, name).relative_to(root)
@@ -80,27 +80,31 @@ def test_jupyter_finds_what_lies_below(root: Path, tmp_path: Path) -> None:
         )
         config = ":".join(f"{layer}/etc/jupyter" for layer in layers)
         assert variables_set["JUPYTER_CONFIG_PATH"] == f"{config}:/was"
-    assert "JUPYTER_PATH" not in activate(root, EnvironmentName("system", "core")).apply_to({})
+    assert "JUPYTER_PATH" not in resolve_activation(
+        root, EnvironmentName("system", "core")
+    ).apply_to({})
 
 
-def test_jupyter_finds_what_an_extended_python_brings(tmp_path: Path) -> None:
+def test_jupyter_finds_files_of_an_extended_python(tmp_path: Path) -> None:
     site = tmp_path / "venv" / "lib" / "python3.11" / "site-packages"
     (tmp_path / "venv" / "etc" / "jupyter").mkdir(parents=True)
     make_environment(tmp_path, "ada", "torch", facts={"sites": [str(site), "/lib"]})
     layer = layer_of(tmp_path, "ada", "torch")
-    variables_set = activate(tmp_path, TORCH).apply_to({})["JUPYTER_CONFIG_PATH"]
+    variables_set = resolve_activation(tmp_path, TORCH).apply_to({})["JUPYTER_CONFIG_PATH"]
     assert variables_set == f"{layer}/etc/jupyter:{tmp_path}/venv/etc/jupyter"
 
 
-def test_without_anything_to_search_there_is_no_python_path(root: Path) -> None:
-    assert "PYTHONPATH" not in activate(root, EnvironmentName("system", "core")).apply_to({})
+def test_without_search_directories_pythonpath_is_not_set(root: Path) -> None:
+    assert "PYTHONPATH" not in resolve_activation(root, EnvironmentName("system", "core")).apply_to(
+        {}
+    )
 
 
-def test_a_run_keeps_the_layer_that_it_was_given(root: Path) -> None:
-    before = activate(root, TORCH)
+def test_a_run_keeps_its_layer_after_an_upgrade(root: Path) -> None:
+    before = resolve_activation(root, TORCH)
     after = make_environment(root, "ada", "torch", lock=lock_of("# other"))
-    assert activate(root, TORCH).lock_hash == after
-    assert activate(root, TORCH, before.layers[0].name).lock_hash == before.lock_hash
+    assert resolve_activation(root, TORCH).lock_hash == after
+    assert resolve_activation(root, TORCH, before.layers[0].name).lock_hash == before.lock_hash
 
 
 @pytest.mark.parametrize(
@@ -110,11 +114,11 @@ def test_a_run_keeps_the_layer_that_it_was_given(root: Path) -> None:
         pytest.param(lambda layers_root: (layers_root / "env.toml").write_text("x"), id="no label"),
     ],
 )
-def test_a_parent_without_a_label_still_serves(
+def test_a_parent_without_metadata_can_be_used(
     root: Path, change: Callable[[Path], object]
 ) -> None:
     change(root / "system" / "base")
-    made = activate(root, TORCH).apply_to({})
+    made = resolve_activation(root, TORCH).apply_to({})
     assert "/opt/base" not in made["PATH"]
     assert (made["A"], made["B"]) == ("core", "core")
 
@@ -131,13 +135,13 @@ BREAKING = {
 
 
 @pytest.mark.parametrize("change", [pytest.param(c, id=i) for i, c in BREAKING.items()])
-def test_what_is_not_whole_is_not_activated(root: Path, change: object) -> None:
+def test_an_incomplete_environment_is_not_activated(root: Path, change: object) -> None:
     change(root)  # type: ignore[operator]
     with pytest.raises(BrokenEnvironment):
-        activate(root, TORCH)
+        resolve_activation(root, TORCH)
 
 
-def test_a_python_that_is_another_on_this_node_is_named(root: Path, tmp_path: Path) -> None:
+def test_a_python_of_another_version_on_this_node_is_reported(root: Path, tmp_path: Path) -> None:
     python, another = layer_of(root, "ada", "torch") / "bin" / "python", tmp_path / "python3.2"
     another.write_text("#!/bin/sh\n")
     another.chmod(0o755)
@@ -146,28 +150,28 @@ def test_a_python_that_is_another_on_this_node_is_named(root: Path, tmp_path: Pa
     with pytest.raises(
         BrokenEnvironment, match=rf"made for Python 3\..*, but its Python here is {another}"
     ):
-        activate(root, TORCH)
+        resolve_activation(root, TORCH)
 
 
-def test_a_python_that_is_not_on_this_node_is_named(root: Path) -> None:
+def test_a_python_that_is_missing_on_this_node_is_reported(root: Path) -> None:
     python = layer_of(root, "ada", "torch") / "bin" / "python"
     python.unlink()
     python.symlink_to("/opt/python9/bin/python")
     with pytest.raises(
         BrokenEnvironment, match="leads to /opt/python9/bin/python, which does not exist"
     ):
-        activate(root, TORCH)
+        resolve_activation(root, TORCH)
 
 
-def test_one_for_another_machine_is_told(root: Path) -> None:
+def test_an_environment_for_another_platform_is_reported(root: Path) -> None:
     record = layer_of(root, "ada", "torch") / "layer.toml"
     record.write_text('platform = "linux-riscv64"\n' + record.read_text())
     with pytest.raises(BrokenEnvironment, match=r"it is for linux-riscv64, but this node is"):
-        activate(root, TORCH)
+        resolve_activation(root, TORCH)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another account")
-def test_a_parent_that_is_hidden_is_told(root: Path) -> None:
+def test_a_hidden_parent_is_reported(root: Path) -> None:
     for layers_root in (root, *root.parents[:-2]):
         layers_root.chmod(layers_root.stat().st_mode | 0o055)
     layer_of(root, "system", "base").chmod(0o700)
@@ -180,7 +184,7 @@ def test_a_parent_that_is_hidden_is_told(root: Path) -> None:
 def _activated_as_another(root: Path) -> int:
     os.setuid(54321)
     try:
-        activate(root, TORCH)
+        resolve_activation(root, TORCH)
     except BrokenEnvironment as error:
         return 0 if "does not exist or cannot be read" in str(error) else 1
     return 2

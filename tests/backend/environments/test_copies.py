@@ -1,4 +1,4 @@
-"""Copies on a node's own disk: whole or not there, never more than the limit, never taken from whom they serve."""
+"""Copies on a node's disk are complete or missing, stay within the limit, and are not deleted while in use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 
 from hai_backend.environments import copies
 from hai_backend.environments.copies import LayerRequest
-from hai_backend.environments.errors import BrokenEnvironment
+from hai_backend.environments.records import BrokenEnvironment
 from hai_backend.environments.unpack import copy_layers
 from tests.support.environments import layer_of, lock_of, make_environment, make_image
 
@@ -43,13 +43,13 @@ def disk(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def packed(root: Path) -> Callable[..., LayerRequest]:
-    """A packed environment of ann's, of so many bytes."""
+    """Create and pack an environment of ann with so many bytes."""
 
     def make(name: str = "mine", size: int = 0, members: Any = FILES) -> LayerRequest:
         make_environment(root, "ann", name, lock=lock_of(f"# {name}"))
         layer = layer_of(root, "ann", name)
         make_image(layer, [("data", b"x" * size)] if size else members)
-        layer_request = copies.packed_layer(root, "ann", layer.name)
+        layer_request = copies.find_packed_layer(root, "ann", layer.name)
         assert layer_request is not None
         return layer_request
 
@@ -82,7 +82,9 @@ def used_at(disk: Path, layer_request: LayerRequest, timestamp: float) -> None:
     )
 
 
-def test_a_copy_has_what_was_packed(root: Path, disk: Path, packed: Any, locked: list[int]) -> None:
+def test_a_copy_contains_the_packed_files(
+    root: Path, disk: Path, packed: Any, locked: list[int]
+) -> None:
     layer_request = packed(
         members=[*FILES, link("bin/python", sys.executable), link("lib64", "lib")]
     )
@@ -127,7 +129,7 @@ def special(name: str, kind: bytes, target: str = "") -> tarfile.TarInfo:
         pytest.param([("x", b"1"), ("x", b"2")], "File exists", id="one name twice"),
     ],
 )  # fmt: skip
-def test_what_escapes_is_refused(
+def test_members_outside_the_directory_are_refused(
     root: Path, disk: Path, packed: Any, members: Any, why: str
 ) -> None:
     layer_request = packed(members=members)
@@ -164,19 +166,19 @@ def _linked(layer: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [_cut, _another, _more_files, _understated, _linked])
-def test_what_is_not_the_image_that_was_made_is_refused(
+def test_an_image_that_differs_from_its_record_is_refused(
     root: Path, disk: Path, packed: Any, change: Callable[[Path], None]
 ) -> None:
     packed(size=60)
     change(layer_of(root, "ann", "mine"))
-    layer_request = copies.packed_layer(root, "ann", layer_of(root, "ann", "mine").name)
+    layer_request = copies.find_packed_layer(root, "ann", layer_of(root, "ann", "mine").name)
     assert layer_request is not None
     with pytest.raises((BrokenEnvironment, OSError)):
         take(root, disk, layer_request)
     assert copied_layers(disk) == set()
 
 
-def test_the_least_recently_used_goes_but_not_what_serves(
+def test_the_least_recently_used_copy_is_deleted_unless_it_is_in_use(
     root: Path, disk: Path, packed: Any, locked: list[int]
 ) -> None:
     old, serving, new, next_ = (packed(name, size=100) for name in ("a", "b", "c", "d"))
@@ -189,7 +191,7 @@ def test_the_least_recently_used_goes_but_not_what_serves(
     assert copied_layers(disk) == {serving.layer, new.layer, next_.layer}
 
 
-def test_without_room_it_says_so_and_takes_nothing(
+def test_missing_space_is_reported_and_deletes_no_copy_in_use(
     root: Path, disk: Path, packed: Any, locked: list[int]
 ) -> None:
     serving, big = packed("a", size=100), packed("b", size=250)
@@ -200,7 +202,7 @@ def test_without_room_it_says_so_and_takes_nothing(
     assert copied_layers(disk) == {serving.layer}
 
 
-def test_who_uses_a_copy_makes_it_the_newest(root: Path, disk: Path, packed: Any) -> None:
+def test_a_used_copy_becomes_the_most_recent_one(root: Path, disk: Path, packed: Any) -> None:
     first, second, third = (packed(name, size=100) for name in ("a", "b", "c"))
     for timestamp, each in enumerate((first, second)):
         take(root, disk, each)
@@ -211,7 +213,7 @@ def test_who_uses_a_copy_makes_it_the_newest(root: Path, disk: Path, packed: Any
     assert copied_layers(disk) == {first.layer, third.layer}
 
 
-def test_a_copy_of_another_image_is_made_anew_once_nobody_uses_it(
+def test_a_copy_of_another_image_is_replaced_once_it_is_unused(
     root: Path, disk: Path, packed: Any
 ) -> None:
     before = packed(size=10)
@@ -227,29 +229,33 @@ def test_a_copy_of_another_image_is_made_anew_once_nobody_uses_it(
     assert (copies.copy_path(directory_of(disk), after) / "data").stat().st_size == 20
 
 
-def test_who_comes_while_it_goes_away_does_not_get_it(root: Path, disk: Path, packed: Any) -> None:
+def test_a_copy_that_is_being_deleted_cannot_be_locked(root: Path, disk: Path, packed: Any) -> None:
     layer_request = packed()
     take(root, disk, layer_request)
-    going = copies.lock(copies.copy_path(directory_of(disk), layer_request), fcntl.LOCK_EX)
-    assert going is not None
+    descriptor = copies.lock_directory(
+        copies.copy_path(directory_of(disk), layer_request), fcntl.LOCK_EX
+    )
+    assert descriptor is not None
     assert copies.lock_copies(directory_of(disk), [layer_request]) is None
-    os.close(going)
+    os.close(descriptor)
 
 
-def test_a_directory_that_others_may_write_is_not_used(disk: Path) -> None:
+def test_a_directory_that_other_users_may_write_is_not_used(disk: Path) -> None:
     directory_of(disk).mkdir()
     directory_of(disk).chmod(0o777)
     with pytest.raises(BrokenEnvironment, match="only uid"):
-        copies.account_directory(disk)
+        copies.make_account_directory(disk)
 
 
-def test_a_node_without_that_disk_says_so(tmp_path: Path) -> None:
+def test_a_missing_disk_is_reported(tmp_path: Path) -> None:
     with pytest.raises(BrokenEnvironment, match="No such file"):
-        copies.account_directory(tmp_path / "none")
+        copies.make_account_directory(tmp_path / "none")
 
 
-def test_killed_at_every_step(root: Path, disk: Path, packed: Any) -> None:
-    """Whatever the moment: what has its name is whole, and who comes next finds no remains."""
+def test_a_process_that_is_killed_at_any_step_leaves_no_incomplete_copy(
+    root: Path, disk: Path, packed: Any
+) -> None:
+    """A copy that has its name is complete, and the next process leaves no remains."""
     other, layer_request = packed("other", size=300), packed()
     take(root, disk, other)
     step = 1
@@ -268,7 +274,7 @@ def test_killed_at_every_step(root: Path, disk: Path, packed: Any) -> None:
 
 
 def _killed_at(step: int, work: Callable[[], None]) -> bool:
-    """Work in a child that is killed just before its n-th change of the file system; False: it ended before."""
+    """Run work in a child that is killed before its n-th change of the file system. Return False if it ended before."""
     child = os.fork()
     if child == 0:
         _die_at(step)

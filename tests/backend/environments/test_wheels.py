@@ -1,4 +1,4 @@
-"""Wheels are kept under the hash of their bytes, so they are kept whole or not at all."""
+"""Stored wheels are always complete."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ DATA = b"wheel"
 HASH = sha256(DATA).hexdigest()
 
 
-def test_a_wheel_that_the_disk_did_not_take_is_not_kept(
+def test_a_wheel_that_does_not_fit_on_the_disk_is_not_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(descriptor: int) -> None:
+    def fail(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     wheels = Wheels(tmp_path)
-    upload = wheels.receive(HASH, "mine-1-py3-none-any.whl")
+    upload = wheels.begin_upload(HASH, "mine-1-py3-none-any.whl")
     upload.add(DATA)
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="No space"):
         upload.finish()
     upload.discard()
-    assert wheels.missing([HASH]) == [HASH]
+    assert wheels.list_missing([HASH]) == [HASH]
     assert list(tmp_path.iterdir()) == []

@@ -28,7 +28,7 @@ MEMORY = Path("/dev/shm")
 
 @pytest.fixture
 def slow_storage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each answer takes long, it seems: a few files are enough for many threads."""
+    """Make storage look slow, and batches small, so that a few files are enough for many threads."""
     monkeypatch.setattr(workers, "is_slow", lambda took, usual: True)
     for module in (apply, checkouts, removal, materialize, commit_preparation):
         monkeypatch.setattr(module, "FILES_PER_BATCH", 2)
@@ -39,45 +39,47 @@ def slow_storage(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def quick_storage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is done by threads, however long a test takes."""
+    """Let no work run in threads, however long a test takes."""
     monkeypatch.setattr(workers, "is_slow", lambda took, usual: False)
-    monkeypatch.setattr(workers.StorageSpeed, "slow", False)  # whatever was found before
+    monkeypatch.setattr(
+        workers.StorageSpeed, "slow", False
+    )  # even if an earlier test has measured slow storage
     monkeypatch.setattr(workers, "ThreadPoolExecutor", None)
 
 
 @dataclass
-class Here:
-    """The server, an admin's client, and where workspaces of the admin lie."""
+class WorkspaceService:
+    """The server, a client of an admin, and the root of the admin's workspaces."""
 
     server: RunningServer
     client: Client
     root: Path
 
     async def pusher(self, name: str = "w") -> Pusher:
-        """Of a new workspace."""
+        """Create a workspace, and return a client that pushes into it."""
         return await Pusher(self.client, name).create()
 
     def files(self, name: str = "w") -> Path:
-        """The tree of a workspace."""
+        """Return the tree of a workspace."""
         return self.root / name / "files"
 
 
 @pytest.fixture
-async def here(tmp_path: Path) -> AsyncIterator[Here]:
-    async with _serving(tmp_path / "home") as here:
-        yield here
+async def service(tmp_path: Path) -> AsyncIterator[WorkspaceService]:
+    async with _serving(tmp_path / "home") as service:
+        yield service
 
 
 @pytest.fixture
-async def here_in_memory(tmp_path: Path) -> AsyncIterator[Here]:
-    """Where disks would be slow: as many files as a test likes."""
+async def service_in_memory(tmp_path: Path) -> AsyncIterator[WorkspaceService]:
+    """A server whose files are in memory, for tests with many files."""
     memory = MEMORY if MEMORY.is_dir() else tmp_path  # noqa: ASYNC240 - a test may wait
     with tempfile.TemporaryDirectory(dir=memory) as directory:
-        async with _serving(Path(directory)) as here:
-            yield here
+        async with _serving(Path(directory)) as service:
+            yield service
 
 
 @asynccontextmanager
-async def _serving(home: Path) -> AsyncIterator[Here]:
+async def _serving(home: Path) -> AsyncIterator[WorkspaceService]:
     async with running_server(home, nodes=1) as server, Client(server.profile) as client:
-        yield Here(server, client, home / "workspaces" / "admin")
+        yield WorkspaceService(server, client, home / "workspaces" / "admin")

@@ -1,4 +1,4 @@
-"""Contents on their way to the disk: what is said to be there is, and nothing is replaced unmeant."""
+"""Contents that count as written are on disk, and no rename replaces a file by accident."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def incoming(tmp_path: Path) -> Iterator[Contents]:
     made.close()
 
 
-def test_a_listing_is_whole_while_another_is_read(incoming: Contents) -> None:
+def test_a_listing_is_complete_during_another_listing(incoming: Contents) -> None:
     for name in ("a", "b"):
         incoming.put(name, memoryview(b"xy"))
     with os.scandir(incoming.folder) as other:
         next(other, None)  # btrfs: of what was there when it was opened
-        assert sorted(incoming.names()) == ["a", "b"]
-        assert incoming.size() == 4
+        assert sorted(incoming.list_names()) == ["a", "b"]
+        assert incoming.count_bytes() == 4
 
 
-def test_an_early_flush_that_fails_is_told_to_who_must_know(
+def test_the_failure_of_an_early_flush_is_raised_by_the_next_sync(
     incoming: Contents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(folder: int) -> int:
@@ -52,7 +52,7 @@ def test_an_early_flush_that_fails_is_told_to_who_must_know(
     incoming.sync(None)
 
 
-def test_a_slow_disk_keeps_no_other_workspace_waiting(
+def test_a_slow_disk_delays_no_other_workspace(
     incoming: Contents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow, done = Contents(tmp_path / "slow"), threading.Event()
@@ -73,12 +73,12 @@ def test_a_slow_disk_keeps_no_other_workspace_waiting(
         slow.close()
 
 
-def test_a_rename_into_nothing_replaces_nothing(incoming: Contents, tmp_path: Path) -> None:
+def test_a_rename_without_replacement_never_replaces(incoming: Contents, tmp_path: Path) -> None:
     incoming.put("new", memoryview(b"new"))
     incoming.put("here", memoryview(b"old"))
     assert not rename_no_replace("new", incoming.folder, "here", incoming.folder)
     assert (tmp_path / "incoming" / "here").read_bytes() == b"old"
     assert rename_no_replace("new", incoming.folder, "there", incoming.folder)
-    assert sorted(incoming.names()) == ["here", "there"]
+    assert sorted(incoming.list_names()) == ["here", "there"]
     with pytest.raises(FileNotFoundError):
         rename_no_replace("new", incoming.folder, "again", incoming.folder)

@@ -1,8 +1,8 @@
-"""The server dies at every step that it takes on storage, in the middle of a push, a look, a restore and a tidying.
+"""The server crashes at every step on storage of a push, a scan, a restore, a checkout and a garbage collection.
 
-Each story is told in a process of its own, which ends without a word (as by SIGKILL) at its n-th step; then another
-one opens the workspace, looks at it, and tells the rest. What was acknowledged is there, what was not is there whole
-or not at all, and every version that ever was is in the tree or can be restored.
+Each operation runs in a child process, which ends (as by SIGKILL) at its n-th step. Then another process opens the
+workspace, checks it, and completes the operation. Acknowledged changes must exist, others exist completely or not at
+all, and every version is in the tree or can be restored.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from blake3 import blake3
 
 from hai_backend.domain.workspace import Chunk, Entry, EntryKind
 from hai_backend.workspaces import checkouts, garbage, read, restore
-from hai_backend.workspaces.contents import opened
+from hai_backend.workspaces.contents import closing_descriptor
 from hai_backend.workspaces.files import WorkspaceFiles, make_directories
 from hai_backend.workspaces.push import apply
 from hai_backend.workspaces.push import push as pushing
@@ -69,17 +69,17 @@ SECOND: Tree = {
 
 
 def entries(now: Tree, before: Tree) -> list[Entry]:
-    made = [
+    file_entries = [
         Entry(
             path, EntryKind.FILE, False, len(data), 1_600_000_000_000_000_000, blake3(data).digest()
         )
         for path, data in now.items()
         if data is not None
     ]
-    old = {*before, *(f for path in before for f in folders(path))}
-    new = {*now, *(f for path in now for f in folders(path))}
-    made += [Entry(path, EntryKind.DIRECTORY) for path in new - {*now}]
-    return made + [Entry(path, EntryKind.NONE) for path in sorted(old - new)]
+    old_paths = {*before, *(f for path in before for f in folders(path))}
+    new_paths = {*now, *(f for path in now for f in folders(path))}
+    file_entries += [Entry(path, EntryKind.DIRECTORY) for path in new_paths - {*now}]
+    return file_entries + [Entry(path, EntryKind.NONE) for path in sorted(old_paths - new_paths)]
 
 
 def folders(path: str) -> list[str]:
@@ -105,53 +105,58 @@ def push(files: WorkspaceFiles, now: Tree, before: Tree, base: int) -> int:
     return number
 
 
-def opened_again(root: Path) -> WorkspaceFiles:
+def reopen(root: Path) -> WorkspaceFiles:
     files = WorkspaceFiles(root, 0)
     apply.recover(files)
     return files
 
 
-def on_disk(root: Path) -> dict[str, bytes]:
+def read_disk(root: Path) -> dict[str, bytes]:
     tree = root / "files"
     return {str(p.relative_to(tree)): p.read_bytes() for p in tree.rglob("*") if p.is_file()}
 
 
-def of_revision(files: WorkspaceFiles, number: int) -> dict[str, bytes]:
+def read_revision(files: WorkspaceFiles, number: int) -> dict[str, bytes]:
     found = {}
-    for page in files.index.tree(number):
+    for page in files.index.iterate_tree(number):
         for entry in page:
             if entry.kind is EntryKind.FILE:
                 source = read.RevisionFiles(files, number)
-                with source.folders() as tree, opened(source.open(tree, entry.path)) as file:
+                with (
+                    source.open_tree() as tree,
+                    closing_descriptor(source.open(tree, entry.path)) as file,
+                ):
                     found[entry.path] = os.pread(file, entry.size + 1, 0)
     return found
 
 
-def told_until(step: int, story: Callable[[], Any], below: Path) -> int:
-    """Tell it in a child that ends at this step; answers how it ended."""
+def run_until_step(step: int, operation: Callable[[], Any], below: Path) -> int:
+    """Run an operation in a child process that ends at a step. Return the exit code of the child."""
     child = os.fork()
     if child == 0:
-        left = step
+        remaining = step
 
-        def one() -> None:
-            nonlocal left
-            left -= 1
-            if left == 0:
+        def count_step() -> None:
+            nonlocal remaining
+            remaining -= 1
+            if remaining == 0:
                 os._exit(KILLED)
 
         def count(event: str, args: tuple[Any, ...]) -> None:
             if event in STEPS and not (event == "open" and not _writes(args)):
-                one()
+                count_step()
 
         def connect(*args: Any, **more: Any) -> sqlite3.Connection:
             index = sqlite3.Connection(*args, **more)
-            index.set_trace_callback(lambda statement: one() if statement == "COMMIT" else None)
+            index.set_trace_callback(
+                lambda statement: count_step() if statement == "COMMIT" else None
+            )
             return index
 
         try:
             sys.addaudithook(count)
             sqlite3.connect = connect  # type: ignore[assignment]
-            story()
+            operation()
         except BaseException as error:
             os.write(2, repr(error).encode())
             os._exit(1)
@@ -163,15 +168,17 @@ def _writes(args: tuple[Any, ...]) -> bool:
     return isinstance(args[2], int) and bool(args[2] & os.O_CREAT)
 
 
-def at_every_step(root: Path, prepare: Callable[[Path], None], story: Callable[[Path], Any]) -> Any:
-    """Each of the steps of a story, with the workspace as it is after a crash there."""
+def crash_at_every_step(
+    root: Path, prepare: Callable[[Path], None], operation: Callable[[Path], Any]
+) -> Any:
+    """Yield each step of an operation, with the workspace as it is after a crash at this step."""
     step = 0
     while True:
         step += 1
         root_path = root / str(step) / "u" / "w"
         make_directories(root_path, 0)
         prepare(root_path)
-        code = told_until(step, lambda: story(root_path), root_path)  # noqa: B023 - told before the next
+        code = run_until_step(step, lambda: operation(root_path), root_path)  # noqa: B023 - it ends before the next step
         assert code in (KILLED, CHANGES), f"step {step} failed"
         yield step, root_path
         if code == CHANGES:
@@ -180,93 +187,95 @@ def at_every_step(root: Path, prepare: Callable[[Path], None], story: Callable[[
 
 @pytest.fixture
 def memory() -> Iterator[Path]:
-    """Where nobody waits for a disk, if there is such a place."""
+    """A directory in memory if the machine has one: disks are slow."""
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as directory:
         yield Path(directory)
 
 
-@pytest.fixture(params=["new directories are laid out", "all is incoming", "by many threads"])
-def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both ways in which a small file gets to its place; with few files there is one of them."""
-    monkeypatch.setattr(pushing, "FEW_CONTENTS", 16 if request.param == "all is incoming" else 0)
-    if request.param == "by many threads":
+@pytest.fixture(params=["new directories", "incoming", "many threads"])
+def content_paths(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ways in which small files get to their paths. Few files use one of them only."""
+    monkeypatch.setattr(pushing, "FEW_CONTENTS", 16 if request.param == "incoming" else 0)
+    if request.param == "many threads":
         request.getfixturevalue("slow_storage")
 
 
 @pytest.fixture(params=["one thread", "many threads"])
 def threads(request: pytest.FixtureRequest) -> None:
-    """Quick storage and slow storage."""
+    """Storage that is quick, and storage that is slow."""
     if request.param == "many threads":
         request.getfixturevalue("slow_storage")
 
 
-def begin(root_path: Path) -> None:
-    files = opened_again(root_path)
+def push_first(root_path: Path) -> None:
+    files = reopen(root_path)
     push(files, FIRST, {}, 0)
     files.close()
 
 
-@pytest.mark.usefixtures("few")
-def test_the_first_push_may_be_cut_anywhere(memory: Path) -> None:
-    def story(root_path: Path) -> None:
-        push(opened_again(root_path), FIRST, {}, 0)
+@pytest.mark.usefixtures("content_paths")
+def test_the_first_push_survives_a_crash_at_any_step(memory: Path) -> None:
+    def operation(root_path: Path) -> None:
+        push(reopen(root_path), FIRST, {}, 0)
 
     steps = 0
-    for _, root_path in at_every_step(memory, lambda root_path: None, story):
+    for _, root_path in crash_at_every_step(memory, lambda root_path: None, operation):
         steps += 1
-        files = opened_again(root_path)
-        newest = files.index.newest().number
-        assert on_disk(root_path) == (FIRST if newest else {})
+        files = reopen(root_path)
+        newest = files.index.newest_revision().number
+        assert read_disk(root_path) == (FIRST if newest else {})
         assert push(files, FIRST, {} if newest == 0 else FIRST, newest) == 1
-        assert on_disk(root_path) == FIRST
-        assert tree_scan.scan(files, Author("tasks", 9.0)).number == 1
+        assert read_disk(root_path) == FIRST
+        assert tree_scan.scan_tree(files, Author("tasks", 9.0)).number == 1
         files.close()
     assert steps > 25
 
 
-@pytest.mark.usefixtures("few")
-def test_a_push_that_replaces_removes_and_moves_may_be_cut_anywhere(memory: Path) -> None:
-    def story(root_path: Path) -> None:
-        push(opened_again(root_path), SECOND, FIRST, 1)
+@pytest.mark.usefixtures("content_paths")
+def test_a_push_with_replacements_survives_a_crash_at_any_step(memory: Path) -> None:
+    def operation(root_path: Path) -> None:
+        push(reopen(root_path), SECOND, FIRST, 1)
 
     steps = 0
-    for step, root_path in at_every_step(memory, begin, story):
+    for step, root_path in crash_at_every_step(memory, push_first, operation):
         steps += 1
-        files = opened_again(root_path)
-        newest = files.index.newest().number
-        assert on_disk(root_path) == (SECOND if newest == 2 else FIRST), step
-        assert of_revision(files, 1) == FIRST, step
+        files = reopen(root_path)
+        newest = files.index.newest_revision().number
+        assert read_disk(root_path) == (SECOND if newest == 2 else FIRST), step
+        assert read_revision(files, 1) == FIRST, step
         assert push(files, SECOND, FIRST if newest == 1 else SECOND, newest) == 2
-        assert on_disk(root_path) == SECOND
-        assert of_revision(files, 1) == FIRST
-        assert tree_scan.scan(files, Author("tasks", 9.0)).number == 2
+        assert read_disk(root_path) == SECOND
+        assert read_revision(files, 1) == FIRST
+        assert tree_scan.scan_tree(files, Author("tasks", 9.0)).number == 2
         files.close()
     assert steps > 30
 
 
-def test_what_a_program_removes_before_the_server_is_back_can_be_pushed_again(memory: Path) -> None:
-    """The index may believe to have a content that went before it could be kept."""
+def test_files_removed_during_a_restart_can_be_pushed_again(memory: Path) -> None:
+    """The index may list a content that was deleted before it became an object."""
 
-    def story(root_path: Path) -> None:
-        push(opened_again(root_path), SECOND, FIRST, 1)
+    def operation(root_path: Path) -> None:
+        push(reopen(root_path), SECOND, FIRST, 1)
 
-    for step, root_path in at_every_step(memory, begin, story):
+    for step, root_path in crash_at_every_step(memory, push_first, operation):
         shutil.rmtree(root_path / "files")
         (root_path / "files").mkdir()
-        files = opened_again(root_path)
-        now = tree_scan.scan(files, Author("tasks", 9.0)).number
-        there = {entry.path: None for page in files.index.tree(now) for entry in page}
-        push(files, FIRST, there, now)
-        assert on_disk(root_path) == FIRST, step
+        files = reopen(root_path)
+        now = tree_scan.scan_tree(files, Author("tasks", 9.0)).number
+        current_entries = {
+            entry.path: None for page in files.index.iterate_tree(now) for entry in page
+        }
+        push(files, FIRST, current_entries, now)
+        assert read_disk(root_path) == FIRST, step
         files.close()
 
 
 @pytest.mark.usefixtures("threads")
-def test_a_look_at_what_programs_wrote_may_be_cut_anywhere(memory: Path) -> None:
-    """What was hashed is not believed before the revision that has it is there."""
+def test_a_scan_survives_a_crash_at_any_step(memory: Path) -> None:
+    """A stat is recorded only after the revision with its digest is committed."""
 
-    def written(root_path: Path) -> None:
-        begin(root_path)
+    def change_by_program(root_path: Path) -> None:
+        push_first(root_path)
         tree = root_path / "files"
         (tree / "a/f").write_bytes(b"by a program")
         (tree / "gone").unlink()
@@ -276,48 +285,48 @@ def test_a_look_at_what_programs_wrote_may_be_cut_anywhere(memory: Path) -> None
         (tree / "made").mkdir()
         (tree / "made/it").write_bytes(b"new")
         for path in tree.rglob("*"):
-            os.utime(path, (1e9, 1e9))  # so that a stat will do
+            os.utime(path, (1e9, 1e9))  # so that their stats prove that they are unchanged
 
     def scan_tree(root_path: Path) -> int:
-        return tree_scan.scan(opened_again(root_path), Author("tasks", 2.0)).number
+        return tree_scan.scan_tree(reopen(root_path), Author("tasks", 2.0)).number
 
-    for step, root_path in at_every_step(memory, written, scan_tree):
-        files = opened_again(root_path)
-        assert tree_scan.scan(files, Author("tasks", 3.0)).number == 2
-        assert of_revision(files, 2) == on_disk(root_path), step
+    for step, root_path in crash_at_every_step(memory, change_by_program, scan_tree):
+        files = reopen(root_path)
+        assert tree_scan.scan_tree(files, Author("tasks", 3.0)).number == 2
+        assert read_revision(files, 2) == read_disk(root_path), step
         files.close()
 
 
-def test_restoring_may_be_cut_anywhere(memory: Path) -> None:
-    def twice(root_path: Path) -> None:
-        begin(root_path)
-        files = opened_again(root_path)
+def test_a_restore_survives_a_crash_at_any_step(memory: Path) -> None:
+    def push_twice(root_path: Path) -> None:
+        push_first(root_path)
+        files = reopen(root_path)
         push(files, SECOND, FIRST, 1)
         files.close()
 
-    def story(root_path: Path) -> None:
-        restore.restore(opened_again(root_path), 1, [], Author("me", 3.0))
+    def operation(root_path: Path) -> None:
+        restore.restore(reopen(root_path), 1, [], Author("me", 3.0))
 
-    for step, root_path in at_every_step(memory, twice, story):
-        files = opened_again(root_path)
-        newest = files.index.newest().number
-        assert on_disk(root_path) == (FIRST if newest == 3 else SECOND), step
-        assert of_revision(files, 1) == FIRST, step
-        assert of_revision(files, 2) == SECOND, step
+    for step, root_path in crash_at_every_step(memory, push_twice, operation):
+        files = reopen(root_path)
+        newest = files.index.newest_revision().number
+        assert read_disk(root_path) == (FIRST if newest == 3 else SECOND), step
+        assert read_revision(files, 1) == FIRST, step
+        assert read_revision(files, 2) == SECOND, step
         assert restore.restore(files, 1, [], Author("me", 3.0)).number == 3
-        assert on_disk(root_path) == FIRST
+        assert read_disk(root_path) == FIRST
         files.close()
 
 
 @pytest.mark.usefixtures("threads")
-def test_a_directory_of_a_task_is_whole_or_not_there(memory: Path) -> None:
-    def story(root_path: Path) -> None:
-        files = opened_again(root_path)
+def test_a_task_directory_is_complete_or_missing(memory: Path) -> None:
+    def operation(root_path: Path) -> None:
+        files = reopen(root_path)
         checkouts.create(files, 7, 1, 0)
         checkouts.remove_unchanged(files, 7)
 
-    for _, root_path in at_every_step(memory, begin, story):
-        files = opened_again(root_path)
+    for _, root_path in crash_at_every_step(memory, push_first, operation):
+        files = reopen(root_path)
         checkouts.remove_unchanged(files, 7)
         checkouts.create(files, 7, 1, 0)
         tree = root_path / "tasks/7"
@@ -327,10 +336,10 @@ def test_a_directory_of_a_task_is_whole_or_not_there(memory: Path) -> None:
         files.close()
 
 
-def test_collecting_may_be_cut_anywhere_and_loses_nothing_that_is_kept(memory: Path) -> None:
-    def thrice(root_path: Path) -> None:
-        begin(root_path)
-        files = opened_again(root_path)
+def test_a_garbage_collection_survives_a_crash_at_any_step(memory: Path) -> None:
+    def push_three_times(root_path: Path) -> None:
+        push_first(root_path)
+        files = reopen(root_path)
         push(files, SECOND, FIRST, 1)
         push(files, {**SECOND, "more": b"y"}, SECOND, 2)
         files.close()
@@ -338,30 +347,30 @@ def test_collecting_may_be_cut_anywhere_and_loses_nothing_that_is_kept(memory: P
     def collect(files: WorkspaceFiles) -> None:
         garbage.collect(files, pinned=(), running=(), before=2.5)
 
-    for _, root_path in at_every_step(
-        memory, thrice, lambda root_path: collect(opened_again(root_path))
+    for _, root_path in crash_at_every_step(
+        memory, push_three_times, lambda root_path: collect(reopen(root_path))
     ):
-        files = opened_again(root_path)
+        files = reopen(root_path)
         collect(files)
-        assert of_revision(files, 2) == SECOND
-        assert [r.number for r in files.index.revisions(limit=9)] == [3, 2]
-        assert {n for n in files.objects.names()} <= {
-            row[0].hex() for row in files.index.rows("SELECT digest FROM objects")
+        assert read_revision(files, 2) == SECOND
+        assert [r.number for r in files.index.list_revisions(limit=9)] == [3, 2]
+        assert {n for n in files.objects.list_names()} <= {
+            row[0].hex() for row in files.index.fetch_rows("SELECT digest FROM objects")
         }
         files.close()
 
 
 @pytest.mark.parametrize("cut", [0, 1, 2])
-def test_what_was_half_written_is_not_believed(tmp_path: Path, cut: int) -> None:
-    """A content that stopped in the middle of a write has the name of the whole."""
+def test_half_written_contents_are_not_used(tmp_path: Path, cut: int) -> None:
+    """A content whose write was interrupted already has its final name."""
     root_path = tmp_path / "u" / "w"
     make_directories(root_path, 0)
-    files = opened_again(root_path)
+    files = reopen(root_path)
     digest = blake3(b"one").digest()
     (root_path / "incoming" / digest.hex()).write_bytes(b"one"[:cut])
     (root_path / "incoming" / f"{digest.hex()}.2").write_bytes(b"o")
     files.close()
-    files = opened_again(root_path)
+    files = reopen(root_path)
     push(files, {"f": b"one", "g": b"one"}, {}, 0)
-    assert on_disk(root_path) == {"f": b"one", "g": b"one"}
+    assert read_disk(root_path) == {"f": b"one", "g": b"one"}
     files.close()

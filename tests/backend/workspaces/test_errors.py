@@ -1,4 +1,4 @@
-"""What storage refuses is one clear error: whose workspace, why, and what kind of trouble it is."""
+"""Errors of storage become errors for users with the workspace, the cause and a reason word."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ WHERE = Path("/srv/hai/workspaces/ada/w")
         pytest.param(errno.EIO, Unavailable, "STORAGE_FAILS", id="broken"),
     ],
 )
-def test_errors_of_the_system(number: int, kind: type[HaiError], reason: str) -> None:
+def test_errors_of_the_system_are_mapped(number: int, kind: type[HaiError], reason: str) -> None:
     with pytest.raises(kind) as error, errors.map_storage_errors(WHERE):
         raise OSError(number, os.strerror(number))
     assert error.value.reason == reason
     assert reason == "DISK_FULL" or "workspace ada/w" in str(error.value)
 
 
-def test_an_index_that_another_server_holds(tmp_path: Path) -> None:
+def test_an_index_that_another_server_uses_is_reported(tmp_path: Path) -> None:
     connection = sqlite3.connect(tmp_path / "db", isolation_level=None)
     connection.execute("CREATE TABLE t(x)")
     connection.execute("BEGIN EXCLUSIVE")
@@ -46,7 +46,7 @@ def test_an_index_that_another_server_holds(tmp_path: Path) -> None:
     connection.close()
 
 
-def test_an_index_that_is_none(tmp_path: Path) -> None:
+def test_a_file_that_is_not_an_index_is_reported(tmp_path: Path) -> None:
     (tmp_path / "db").write_bytes(b"not a database" * 100)
     broken = sqlite3.connect(tmp_path / "db")
     with pytest.raises(Unavailable) as error, errors.map_storage_errors(WHERE):

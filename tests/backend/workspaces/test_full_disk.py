@@ -1,4 +1,4 @@
-"""The last bytes of a disk are the database's, and what nobody needs any more does not keep it full."""
+"""The last bytes of a disk are reserved for the database, and unneeded contents do not keep a disk full."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ MB = 1 << 20
         pytest.param(100 * MB, 0, -5 * MB, id="without the reserve"),
     ],
 )
-def test_the_reserve_of_a_disk(total: int, available: int, free: int, monkeypatch) -> None:
+def test_the_reserve_of_a_disk_depends_on_its_size(
+    total: int, available: int, free: int, monkeypatch
+) -> None:
     found = os.statvfs_result((1, 1, total, available, available, 0, 0, 0, 0, 255))
     monkeypatch.setattr(os, "statvfs", lambda path: found)
     assert disk_space(Path("/")).free == free
@@ -47,12 +49,12 @@ def test_the_reserve_of_a_disk(total: int, available: int, free: int, monkeypatc
     assert error.value.errno == errno.ENOSPC
 
 
-def test_a_disk_that_says_nothing_of_its_size_has_no_reserve(monkeypatch) -> None:
+def test_a_disk_of_unknown_size_has_no_reserve(monkeypatch) -> None:
     monkeypatch.setattr("hai.host.disk_reserve.disk_space", lambda path: DiskSpace(0, 0, 0))
     DiskReserve(Path("/")).require(1 << 50)
 
 
-async def test_tasks_are_submitted_while_workspaces_have_filled_the_disk(tmp_path: Path) -> None:
+async def test_tasks_can_be_submitted_after_workspaces_have_filled_the_disk(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", 96) as disk:
         database = f"sqlite:///{disk / 'hai.db'}"
         async with (
@@ -77,7 +79,7 @@ async def push_without_end(pusher: Pusher) -> None:
         await pusher.push({f"f{number}": os.urandom(MB)})
 
 
-async def test_what_arrived_goes_after_a_day_though_nobody_pushes(tmp_path: Path) -> None:
+async def test_uncommitted_contents_are_deleted_after_a_day_without_pushes(tmp_path: Path) -> None:
     old, new = (tmp_path / "workspaces/admin" / name for name in ("old", "new"))
     for directory, age in (
         (old, garbage.INCOMING_RETENTION_SECONDS + 60),
@@ -94,7 +96,7 @@ async def test_what_arrived_goes_after_a_day_though_nobody_pushes(tmp_path: Path
     assert [path.name for path in (new / "incoming").iterdir()] == [f"{'ab' * 32}.part"]
 
 
-def test_half_a_directory_of_a_task_does_not_keep_the_disk_full(tmp_path: Path) -> None:
+def test_an_incomplete_task_directory_is_deleted_when_the_disk_is_full(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", 64) as disk:
         directory = disk / "u" / "w"
         make_directories(directory, 0)
@@ -102,7 +104,7 @@ def test_half_a_directory_of_a_task_does_not_keep_the_disk_full(tmp_path: Path) 
             apply.recover(files)
             for number in range(20):
                 (files.tree / f"f{number}").write_bytes(os.urandom(MB))
-            revision = tree_scan.scan(files, Author("tasks", 1.0)).number
+            revision = tree_scan.scan_tree(files, Author("tasks", 1.0)).number
             filling = fill(disk, but=12 * MB)
             before = disk_space(disk).available
             with pytest.raises(OSError, match="reserved for the database"):

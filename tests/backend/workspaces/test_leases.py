@@ -1,4 +1,4 @@
-"""One client at a time writes a workspace, for as long as it says that it is alive."""
+"""One client at a time may write a workspace, as long as it renews its lease."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hai_backend.workspaces.leases import LEASE_SECONDS, WorkspaceLeases
 KEY = ("ada", "w")
 
 
-def test_a_lease_is_held_until_it_runs_out() -> None:
+def test_a_lease_is_held_until_it_expires() -> None:
     leases = WorkspaceLeases()
     leases.acquire(KEY, "laptop", 3, 0.0)
     with pytest.raises(
@@ -21,7 +21,7 @@ def test_a_lease_is_held_until_it_runs_out() -> None:
     assert leases.acquire(KEY, "desktop", 3, LEASE_SECONDS).holder == "desktop"
 
 
-def test_a_clock_that_goes_back_holds_nobody_up() -> None:
+def test_a_clock_that_goes_back_prolongs_no_lease() -> None:
     leases = WorkspaceLeases()
     lease = leases.acquire(KEY, "laptop", 3, 5000.0)
     assert leases.get(KEY, 1000.0) is None
@@ -30,7 +30,7 @@ def test_a_clock_that_goes_back_holds_nobody_up() -> None:
         leases.acquire(KEY, "desktop", 3, 1002.0)
 
 
-def test_renewing_keeps_it_and_may_be_late_as_long_as_nobody_took_it() -> None:
+def test_an_expired_lease_can_be_renewed_if_nobody_acquired_it() -> None:
     leases = WorkspaceLeases()
     lease = leases.acquire(KEY, "laptop", 3, 0.0)
     assert leases.renew(KEY, lease.token, 100.0).expires_at == 100.0 + LEASE_SECONDS
@@ -40,7 +40,7 @@ def test_renewing_keeps_it_and_may_be_late_as_long_as_nobody_took_it() -> None:
     assert lost.value.reason == "LEASE_LOST"
 
 
-def test_only_its_holder_gives_it_back_and_nobody_else_sees_the_secret() -> None:
+def test_only_the_holder_releases_a_lease_and_knows_its_secret() -> None:
     leases = WorkspaceLeases()
     lease = leases.acquire(KEY, "laptop", 3, 0.0)
     leases.release(KEY, "guessed")
@@ -52,7 +52,7 @@ def test_only_its_holder_gives_it_back_and_nobody_else_sees_the_secret() -> None
     assert leases.get(("eve", "w"), 1.0) is None
 
 
-def test_who_forces_it_takes_it() -> None:
+def test_a_lease_can_be_acquired_by_force() -> None:
     leases = WorkspaceLeases()
     old = leases.acquire(KEY, "laptop", 3, 0.0)
     new = leases.acquire(KEY, "desktop", 3, 1.0, force=True)
@@ -61,7 +61,7 @@ def test_who_forces_it_takes_it() -> None:
     assert leases.renew(KEY, new.token, 2.0).holder == "desktop"
 
 
-def test_a_client_takes_it_from_a_process_of_its_own_that_died() -> None:
+def test_a_client_acquires_the_lease_of_its_own_dead_process() -> None:
     leases = WorkspaceLeases()
     dead = leases.acquire(KEY, "laptop pid 1", 3, 0.0, client_id="laptop:w")
     new = leases.acquire(KEY, "laptop pid 2", 3, 1.0, client_id="laptop:w")
@@ -76,7 +76,7 @@ def test_a_client_takes_it_from_a_process_of_its_own_that_died() -> None:
             leases.acquire(KEY, "another", 3, 2.0, client_id=other)
 
 
-def test_who_is_nobody_takes_it_from_nobody() -> None:
+def test_clients_without_an_id_do_not_take_leases_from_one_another() -> None:
     leases = WorkspaceLeases()
     leases.acquire(KEY, "a script", 3, 0.0)
     with pytest.raises(Conflict):

@@ -1,7 +1,7 @@
-"""Random trees are pushed, restored, tidied and checked out by a server that dies at a random step, again and again.
+"""A server pushes, restores, checks out and collects random trees, and crashes at a random step, many times.
 
-Files with their modes, links, empty directories and large files that share chunks take one another's places. After
-each death the newest revision is on the disk, whole, and all that ever was can be read.
+Files with modes, links, empty directories, and large files that share chunks replace one another. After each crash the
+newest revision is completely on the disk, and all revisions can be read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from blake3 import blake3
 from hai_backend.domain.workspace import Chunk, Entry, EntryKind
 from hai_backend.workspaces import checkouts, garbage, read
 from hai_backend.workspaces import restore as restoring
-from hai_backend.workspaces.contents import opened
+from hai_backend.workspaces.contents import closing_descriptor
 from hai_backend.workspaces.files import WorkspaceFiles, make_directories
 from hai_backend.workspaces.push import push as pushing
 from hai_backend.workspaces.push.push import Push
@@ -30,8 +30,8 @@ from tests.backend.workspaces.test_crashes import (
     KILLED,
     folders,
     memory,  # noqa: F401 - a fixture
-    opened_again,
-    told_until,
+    reopen,
+    run_until_step,
 )
 
 SEEDS, ROUNDS, STEPS = range(12), 8, (0, 1, 2, 3, 5, 8, 12, 16, 20, 25, 30, 40, 50)
@@ -89,7 +89,7 @@ def push(files: WorkspaceFiles, now: Tree, before: Tree, base: int) -> None:
     push.close()
 
 
-def on_disk(root: Path) -> Tree:
+def read_disk(root: Path) -> Tree:
     return {str(path.relative_to(root)): leaf_of(path) for path in root.rglob("*")}
 
 
@@ -101,59 +101,64 @@ def leaf_of(path: Path) -> Leaf | None:
     return "x" if path.stat().st_mode & 0o100 else "f", path.read_bytes()
 
 
-def of_revision(files: WorkspaceFiles, number: int) -> Tree:
+def read_revision(files: WorkspaceFiles, number: int) -> Tree:
     found: dict[str, Leaf | None] = {}
-    for each in (entry for page in files.index.tree(number) for entry in page):
+    for each in (entry for page in files.index.iterate_tree(number) for entry in page):
         found[each.path] = None
         if each.kind is EntryKind.SYMLINK:
             found[each.path] = "l", each.target.encode()
         if each.kind is EntryKind.FILE:
             source = read.RevisionFiles(files, number)
-            with source.folders() as tree, opened(source.open(tree, each.path)) as file:
+            with (
+                source.open_tree() as tree,
+                closing_descriptor(source.open(tree, each.path)) as file,
+            ):
                 data = os.pread(file, each.size + 1, 0)
             found[each.path] = "x" if each.executable else "f", data
     return found
 
 
-class Life:
-    """Of one workspace; `past` is what was acknowledged, by revision."""
+class RandomHistory:
+    """The history of one workspace. `trees` are the acknowledged trees by revision."""
 
     def __init__(self, choose: random.Random, directory: Path) -> None:
         self.choose, self.directory = choose, directory
-        self.past: dict[int, Tree] = {0: {}}
+        self.trees: dict[int, Tree] = {0: {}}
         make_directories(directory, 0)
 
     @property
     def newest(self) -> int:
-        return max(self.past)
+        return max(self.trees)
 
-    def story(self) -> tuple[Tree, Callable[[WorkspaceFiles], None]]:
-        """What the tree will be, and how it becomes so."""
-        newest, now = self.newest, self.past[self.newest]
+    def choose_operation(self) -> tuple[Tree, Callable[[WorkspaceFiles], None]]:
+        """Return the next tree, and the operation that leads to it."""
+        newest, now = self.newest, self.trees[self.newest]
         number, tree = self.choose.randint(1, max(newest, 1)), random_tree(self.choose)
-        what = self.choose.choice(["push", "push", "push", "restore", "tidy", "check out"])
-        if what == "push" or not newest:
+        action = self.choose.choice(["push", "push", "push", "restore", "collect", "check out"])
+        if action == "push" or not newest:
             return tree, lambda files: push(files, tree, now, newest)
-        if what == "restore":
+        if action == "restore":
             author = Author("me", newest + 1.0)
-            return self.past[number], lambda files: restore(files, number, author)
-        return now, tidy if what == "tidy" else lambda files: check_out(files, number)
+            return self.trees[number], lambda files: restore(files, number, author)
+        return now, collect_garbage if action == "collect" else lambda files: check_out(
+            files, number
+        )
 
-    def live(self) -> None:
-        """One story, cut somewhere, and what is there afterwards."""
-        tree, tell = self.story()
-        code = told_until(
-            self.choose.choice(STEPS), lambda: tell(opened_again(self.directory)), self.directory
+    def crash_once(self) -> None:
+        """Run an operation that crashes at a random step, and check the workspace afterwards."""
+        tree, operation = self.choose_operation()
+        code = run_until_step(
+            self.choose.choice(STEPS), lambda: operation(reopen(self.directory)), self.directory
         )
         assert code in (KILLED, CHANGES)
-        files = opened_again(self.directory)
-        now = files.index.newest().number
+        files = reopen(self.directory)
+        now = files.index.newest_revision().number
         assert now in (self.newest, self.newest + 1)
-        self.past.setdefault(now, tree)
-        assert on_disk(self.directory / "files") == self.past[now]
-        for number in self.past.keys() - {0}:
-            assert of_revision(files, number) == self.past[number]
-        assert tree_scan.scan(files, Author("tasks", 99.0)).number == now
+        self.trees.setdefault(now, tree)
+        assert read_disk(self.directory / "files") == self.trees[now]
+        for number in self.trees.keys() - {0}:
+            assert read_revision(files, number) == self.trees[number]
+        assert tree_scan.scan_tree(files, Author("tasks", 99.0)).number == now
         files.close()
 
 
@@ -161,7 +166,7 @@ def restore(files: WorkspaceFiles, number: int, author: Author) -> None:
     restoring.restore(files, number, [], author)
 
 
-def tidy(files: WorkspaceFiles) -> None:
+def collect_garbage(files: WorkspaceFiles) -> None:
     garbage.collect(files, pinned=(), running=(), before=0.5)
 
 
@@ -171,12 +176,12 @@ def check_out(files: WorkspaceFiles, number: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_nothing_is_lost_wherever_the_server_dies(
+def test_no_revision_is_lost_after_random_crashes(
     seed: int,
     memory: Path,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(pushing, "FEW_CONTENTS", 16 * (seed % 2))
-    life = Life(random.Random(seed), memory / "u" / "w")
+    history = RandomHistory(random.Random(seed), memory / "u" / "w")
     for _ in range(ROUNDS):
-        life.live()
+        history.crash_once()

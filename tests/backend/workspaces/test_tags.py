@@ -1,4 +1,4 @@
-"""Names of revisions: what has one is kept, whole, whatever is collected around it."""
+"""Tagged revisions are retained completely, whatever the garbage collection deletes."""
 
 from __future__ import annotations
 
@@ -21,27 +21,25 @@ from hai_backend.domain.workspace import EntryKind
 from hai_backend.workspaces import garbage, index, tags
 from hai_backend.workspaces.files import WorkspaceFiles, make_directories
 from hai_backend.workspaces.index import Index
-from tests.backend.workspaces.test_crashes import of_revision, push
+from tests.backend.workspaces.test_crashes import push, read_revision
 
 NAMES = ("a", "b", "c", "d")
 TREES = st.dictionaries(st.sampled_from(NAMES), st.sampled_from([b"x", b"y", b"z"]), min_size=1)
 
 
-def changed(index: Index, since: int, number: int) -> dict[str, bytes]:
-    """Path and digest of all that differs; of what is gone none."""
-    pages = index.changes(since, number)
+def changed_digests(index: Index, since: int, number: int) -> dict[str, bytes]:
+    """Return the digests of changed paths; empty for removed ones."""
+    pages = index.iterate_changes(since, number)
     return {e.path: e.digest if e.kind is not EntryKind.NONE else b"" for p in pages for e in p}
 
 
 def digests(index: Index, number: int) -> dict[str, bytes]:
-    return {entry.path: entry.digest for page in index.tree(number) for entry in page}
+    return {entry.path: entry.digest for page in index.iterate_tree(number) for entry in page}
 
 
 @settings(max_examples=60, deadline=None)
 @given(trees=st.lists(TREES, min_size=2, max_size=7), data=st.data())
-def test_collecting_keeps_what_has_a_tag_or_a_task_and_nothing_else_that_is_old(
-    trees, data
-) -> None:
+def test_tagged_and_pinned_revisions_are_retained(trees, data) -> None:
     memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(dir=memory) as directory:
         make_directories(Path(directory) / "w", 0)
@@ -57,47 +55,47 @@ def test_collecting_keeps_what_has_a_tag_or_a_task_and_nothing_else_that_is_old(
             pinned = data.draw(st.sets(st.sampled_from(sorted(trees_by_revision))))
             before = data.draw(st.integers(0, len(trees) + 1))
             garbage.collect(files, pinned=pinned, running=(), before=before + 0.5)
-            retained = [each.number for each in files.index.revisions(limit=99)]
+            retained = [each.number for each in files.index.list_revisions(limit=99)]
             newest = max(trees_by_revision)
             assert set(retained) == tagged | pinned | {
                 n for n in trees_by_revision if n >= min(before, newest)
             }
-            assert {number: of_revision(files, number) for number in retained} == {
+            assert {number: read_revision(files, number) for number in retained} == {
                 number: trees_by_revision[number] for number in retained
             }
             for since, number in itertools.combinations(sorted(retained), 2):
                 old, new = digests(files.index, since), digests(files.index, number)
                 differing = {p for p in old.keys() | new.keys() if old.get(p) != new.get(p)}
-                assert changed(files.index, since, number).items() >= {
+                assert changed_digests(files.index, since, number).items() >= {
                     (path, new.get(path, b"")) for path in differing
                 }
             for number in tagged:
                 tags.untag(files, f"t{number}")
             garbage.collect(files, pinned=(), running=(), before=1e9)
-            assert [each.number for each in files.index.revisions(limit=99)] == [newest]
-            assert files.index.rows("SELECT count(*) FROM entries WHERE gone != 0") == [(0,)]
+            assert [each.number for each in files.index.list_revisions(limit=99)] == [newest]
+            assert files.index.fetch_rows("SELECT count(*) FROM entries WHERE gone != 0") == [(0,)]
             alive = {digest.hex() for digest in digests(files.index, newest).values()}
-            assert set(files.objects.names()) <= alive
+            assert set(files.objects.list_names()) <= alive
 
 
-def test_a_task_on_an_old_revision_keeps_that_one_only(tmp_path) -> None:
+def test_a_task_on_an_old_revision_retains_only_that_revision(tmp_path) -> None:
     make_directories(tmp_path / "w", 0)
     with closing(WorkspaceFiles(tmp_path / "w", 0)) as files:
         for number in range(4):
             push(files, {"a": b"%d" % number}, {"a": b""} if number else {}, number)
         garbage.collect(files, pinned={1}, running=(), before=1e9)
-        assert [each.number for each in files.index.revisions(limit=9)] == [4, 1]
-        assert of_revision(files, 1) == {"a": b"0"}
+        assert [each.number for each in files.index.list_revisions(limit=9)] == [4, 1]
+        assert read_revision(files, 1) == {"a": b"0"}
 
 
-async def test_a_revision_has_the_names_that_it_was_given(here) -> None:
-    pusher, calls = await here.pusher(), here.client.workspaces
+async def test_a_revision_has_its_tags(service) -> None:
+    pusher, calls = await service.pusher(), service.client.workspaces
     for text in (b"one", b"two", b"three"):
         await pusher.push({"f": text})
     assert (await calls.tag("w", "paper", 1)).tags == ["paper"]
     assert (await calls.tag("w", "baseline", 1)).tags == ["baseline", "paper"]
     assert (await calls.tag("w", "paper", 1)).tags == ["baseline", "paper"]
-    (here.files() / "made").write_text("by a program")
+    (service.files() / "made").write_text("by a program")
     assert (await calls.tag("w", "now")).number == 4
     listed = (await calls.revisions("w")).revisions
     assert {each.number: list(each.tags) for each in listed} == {
@@ -110,8 +108,8 @@ async def test_a_revision_has_the_names_that_it_was_given(here) -> None:
     assert [r.number for r in (await calls.revisions("w", tagged=True)).revisions] == [1]
 
 
-async def test_a_name_is_moved_only_when_that_is_meant(here) -> None:
-    pusher, calls = await here.pusher(), here.client.workspaces
+async def test_a_tag_is_moved_only_by_force(service) -> None:
+    pusher, calls = await service.pusher(), service.client.workspaces
     await pusher.push({"f": b"one"})
     await pusher.push({"f": b"two"})
     await calls.tag("w", "best", 1)
@@ -121,14 +119,14 @@ async def test_a_name_is_moved_only_when_that_is_meant(here) -> None:
     assert [r.number for r in (await calls.revisions("w", tagged=True)).revisions] == [2]
 
 
-async def test_what_is_there_now_is_not_tagged_twice(here) -> None:
-    pusher, calls = await here.pusher(), here.client.workspaces
+async def test_tagging_the_same_revision_again_is_no_error(service) -> None:
+    pusher, calls = await service.pusher(), service.client.workspaces
     await pusher.push({"f": b"one"})
     answered = calls._stub.TagRevision
 
     async def lost(request, **more):
         await answered(request, **more)
-        (here.files() / "made").write_text("by a program")
+        (service.files() / "made").write_text("by a program")
         raise AioRpcError(StatusCode.UNAVAILABLE, Metadata(), Metadata())
 
     calls._stub.TagRevision = lost
@@ -138,7 +136,7 @@ async def test_what_is_there_now_is_not_tagged_twice(here) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tag", "revision", "error", "words"),
+    ("tag", "revision", "error", "message"),
     [
         pytest.param("12", 1, Invalid, "not digits alone", id="a number"),
         pytest.param("", 1, Invalid, "at most 63", id="nothing"),
@@ -147,47 +145,47 @@ async def test_what_is_there_now_is_not_tagged_twice(here) -> None:
         pytest.param("ok", 7, NotFound, "no revision 7", id="no such revision"),
     ],
 )
-async def test_what_cannot_be_tagged(here, tag, revision, error, words) -> None:
-    pusher = await here.pusher()
+async def test_invalid_tags_are_refused(service, tag, revision, error, message) -> None:
+    pusher = await service.pusher()
     await pusher.push({"f": b"one"})
-    with pytest.raises(error, match=words):
-        await here.client.workspaces.tag("w", tag, revision)
-    assert not (await here.client.workspaces.revisions("w", tagged=True)).revisions
+    with pytest.raises(error, match=message):
+        await service.client.workspaces.tag("w", tag, revision)
+    assert not (await service.client.workspaces.revisions("w", tagged=True)).revisions
 
 
-async def test_what_has_no_name_cannot_lose_it(here) -> None:
-    await here.pusher()
+async def test_a_missing_tag_cannot_be_removed(service) -> None:
+    await service.pusher()
     with pytest.raises(NotFound, match=r"no revision of workspace w is tagged 'x'; .* lists all"):
-        await here.client.workspaces.untag("w", "x")
+        await service.client.workspaces.untag("w", "x")
 
 
-async def test_an_empty_workspace_has_nothing_to_be_named(here) -> None:
-    await here.pusher()
+async def test_an_empty_workspace_cannot_be_tagged(service) -> None:
+    await service.pusher()
     with pytest.raises(NotFound, match="no revision 0"):
-        await here.client.workspaces.tag("w", "x")
+        await service.client.workspaces.tag("w", "x")
 
 
-async def test_a_task_may_name_a_tag_and_keeps_the_revision_that_it_meant(here) -> None:
-    pusher = await here.pusher()
+async def test_a_task_submitted_with_a_tag_keeps_its_revision(service) -> None:
+    pusher = await service.pusher()
     await pusher.push({"run.py": b"print('one')"})
-    await here.client.workspaces.tag("w", "v1")
+    await service.client.workspaces.tag("w", "v1")
     await pusher.push({"run.py": b"print('two')"})
     program = ProgramSpec(workspace="haiworkspace://w@v1", entrypoint="run.py")
     spec = TaskSpec(version=2, name="t", spec=program, resource=ResourceSpec(node_count=1))
-    created = await here.client.tasks.create(spec)
+    created = await service.client.tasks.create(spec)
     assert created.spec.spec.workspace == "haiworkspace://w@1"
-    done = await here.client.tasks.wait(created.id, timeout=60)
+    done = await service.client.tasks.wait(created.id, timeout=60)
     assert done.state == TaskState.TASK_STATE_FINISHED
-    lines = [line.text async for a in here.client.logs.tail(created.id) for line in a.lines]
+    lines = [line.text async for a in service.client.logs.tail(created.id) for line in a.lines]
     assert lines == ["one"]
     spec.spec.workspace = "haiworkspace://w@v2"
     with pytest.raises(
         Invalid, match=r"of workspace w is tagged 'v2'; existing tags: v1; .*--tagged"
     ):
-        await here.client.tasks.create(spec)
+        await service.client.tasks.create(spec)
 
 
-def test_a_name_goes_with_a_revision_that_an_older_server_let_go(tmp_path) -> None:
+def test_tags_of_deleted_revisions_are_deleted(tmp_path) -> None:
     make_directories(tmp_path / "w", 0)
     with closing(WorkspaceFiles(tmp_path / "w", 0)) as files:
         push(files, {"a": b"x"}, {}, 0)
@@ -196,20 +194,20 @@ def test_a_name_goes_with_a_revision_that_an_older_server_let_go(tmp_path) -> No
         with files.index.transaction() as db:
             db.execute("DELETE FROM revisions WHERE number < 2")  # as it does
         garbage.collect(files, pinned=(), running=(), before=1e9)
-        assert files.index.rows("SELECT count(*) FROM entries WHERE gone != 0") == [(0,)]
+        assert files.index.fetch_rows("SELECT count(*) FROM entries WHERE gone != 0") == [(0,)]
         assert tags.tag(files, "best", 2, force=False).tags == ("best",)
 
 
-def test_nobody_looks_through_all_names(tmp_path) -> None:
+def test_tags_are_looked_up_by_index(tmp_path) -> None:
     make_directories(tmp_path / "w", 0)
     with closing(WorkspaceFiles(tmp_path / "w", 0)) as files:
         for query in (index._REVISION, garbage._OLD_ENTRIES):
             parameters = {"floor": 1, "pinned": "[]"}
-            plan = files.index.rows(f"EXPLAIN QUERY PLAN {query}", parameters)
+            plan = files.index.fetch_rows(f"EXPLAIN QUERY PLAN {query}", parameters)
             assert [row[3] for row in plan if "SCAN tags" in row[3]] == []
 
 
-def test_a_workspace_has_so_many_names_and_no_more(tmp_path, monkeypatch) -> None:
+def test_the_number_of_tags_is_limited(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(tags, "MAX_TAGS", 1)
     make_directories(tmp_path / "w", 0)
     with closing(WorkspaceFiles(tmp_path / "w", 0)) as files:

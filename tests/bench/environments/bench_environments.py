@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 from hai.client.client import Client
 from hai_backend.domain.environment import EnvironmentName
-from hai_backend.environments.activation import activate
+from hai_backend.environments.activation import resolve_activation
 from hai_backend.environments.read import read_environment
 from tests.bench.figures import Figure
 from tests.support.environments import as_parent, make_environment
@@ -52,7 +52,10 @@ def _of_an_agent(root: Path) -> Iterator[Figure]:
         5.0,
     )
     yield Figure(
-        "an environment with a parent, activated", _cpu(lambda: activate(root, called)), "ms", 100.0
+        "an environment with a parent, activated",
+        _cpu(lambda: resolve_activation(root, called)),
+        "ms",
+        100.0,
     )
 
 

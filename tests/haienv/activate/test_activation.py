@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from haienv.activate.activation import Activation
-from haienv.activate.shells import SHELLS, fish_quoted, quoted, text_for
+from haienv.activate.shells import SHELLS, activation_script, quote, quote_fish
 
 NAMES = (
     "PATH",
@@ -89,7 +89,7 @@ def program(shell: str, start: Mapping[str, Any], sequence: Sequence[Activation 
     active = False
     for step in sequence:
         if step is not None:
-            lines.append(text_for(shell, step))
+            lines.append(activation_script(shell, step))
         elif active:
             lines.append("deactivate")
         active = step is not None
@@ -100,11 +100,11 @@ def program(shell: str, start: Mapping[str, Any], sequence: Sequence[Activation 
 def _set(shell: str, name: str, state: str, value: str) -> str:
     if shell == "fish":
         scope = {"no": "-eg", "set": "-gu", "exported": "-gx"}[state]
-        return f"set {scope} {name}" + ("" if state == "no" else f" {fish_quoted(value)}")
+        return f"set {scope} {name}" + ("" if state == "no" else f" {quote_fish(value)}")
     hide = "export -n" if shell == "bash" else "typeset -g +x"
     if state == "no":
         return f"unset {name}"
-    return f"{name}={quoted(value)}; {'export' if state == 'exported' else hide} {name}"
+    return f"{name}={quote(value)}; {'export' if state == 'exported' else hide} {name}"
 
 
 def parse_dumps(output: bytes) -> tuple[list[str], list[str]]:
@@ -135,14 +135,14 @@ def test_values_are_passed_literally(run_shell: Any, shell: str) -> None:
     @given(activations)
     def check(entered: Activation) -> None:
         python = "import os; print(ascii(sorted(os.environ.items())))"
-        run = f"{{}} -I -c {quoted(python)}".format(sys.executable)
-        done = run_shell(shell, f"{text_for(shell, entered)}\n{run}\n")
+        run = f"{{}} -I -c {quote(python)}".format(sys.executable)
+        done = run_shell(shell, f"{activation_script(shell, entered)}\n{run}\n")
         environ = dict(eval_pairs(done.stdout.decode()))
-        for name, value in entered.sets().items():
+        for name, value in entered.replaced_variables().items():
             mine = environ[name] == value or (entered.jupyter and name == "JUPYTER_PATH")
             assert mine or (shell == "fish" and "PATH" in name)
         if shell != "fish":
-            assert environ.get("JUPYTER_PATH", "") == entered.applied({}).get("JUPYTER_PATH", "")
+            assert environ.get("JUPYTER_PATH", "") == entered.apply_to({}).get("JUPYTER_PATH", "")
         assert environ["PATH"].startswith("/b:")
 
     check()
@@ -187,7 +187,7 @@ def test_read_only_variables_keep_their_values(run_shell: Any, shell: str, read_
     more = {read_only: "7", "OTHER": "x"}
     entered = Activation("one", "ann", "0" * 64, "/x", ("/b",), (), more, "[one] ")
     show = f'echo "${read_only} $OTHER $HF_ENV_NAME"'
-    text = f"readonly MINE=1\n{show}\n{text_for(shell, entered)}\n{show}\ndeactivate\n{show}\n"
+    text = f"readonly MINE=1\n{show}\n{activation_script(shell, entered)}\n{show}\ndeactivate\n{show}\n"
     done = run_shell(shell, text)
     before, inside, after = done.stdout.decode().splitlines()
     assert inside.endswith(f"{before.strip()} x one")
@@ -212,7 +212,9 @@ def test_an_existing_deactivate_is_restored(run_shell: Any) -> None:
     entered = Activation("one", "ann", "0" * 64, "/x", ("/b",), (), {}, "[one] ")
     for shell, define in (("bash", "deactivate() { echo old; }"), ("zsh", "deactivate() { echo old; }"),
                           ("fish", "function deactivate; echo old; end")):  # fmt: skip
-        done = run_shell(shell, f"{define}\n{text_for(shell, entered)}\ndeactivate\ndeactivate\n")
+        done = run_shell(
+            shell, f"{define}\n{activation_script(shell, entered)}\ndeactivate\ndeactivate\n"
+        )
         assert done.stdout == b"old\n", shell
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from haienv.activate.activation import Activation
-from haienv.activate.shells import SHELLS, quoted, text_for
+from haienv.activate.shells import SHELLS, activation_script, quote
 
 BIN = Path(__file__).parents[3] / "haienv" / "bin"
 ODD = 'it\'s "a" $b `c` \\ é=:;'
@@ -33,9 +33,7 @@ class Activator:
         """The active environment (empty if none), and how often Python ran."""
         self.mark.write_text("")
         file = self.bin_dir / ("haienv.fish" if self.shell == "fish" else "haienv")
-        text = (
-            f'source {quoted(str(file))} {quoted(name)}\necho "$HF_ENV_NAME $HF_ENV_OWNER $WITH"\n'
-        )
+        text = f'source {quote(str(file))} {quote(name)}\necho "$HF_ENV_NAME $HF_ENV_OWNER $WITH"\n'
         done = self.run_shell(self.shell, text, **{**self.variables, **variables})
         return done.stdout.decode().strip(), len(self.mark.read_text())
 
@@ -56,7 +54,7 @@ def enter(request: Any, haienv: Any, tmp_path: Path, run_shell: Callable[..., An
         shutil.copy(file, bin_dir)
     python = bin_dir / "python"
     python.write_text(
-        f'#!/bin/sh\nprintf x >> {quoted(str(bin_dir / "mark"))}\nexec {sys.executable} "$@"\n'
+        f'#!/bin/sh\nprintf x >> {quote(str(bin_dir / "mark"))}\nexec {sys.executable} "$@"\n'
     )
     python.chmod(0o755)
     variables = {
@@ -203,6 +201,6 @@ TEXTS = {"bash": "96f6a4f42cf40feb", "zsh": "4b9c6e98519c2af9", "fish": "a5aa709
 @pytest.mark.parametrize("shell", SHELLS)
 def test_the_cache_version_changes_with_the_text(shell: str) -> None:
     sample = Activation("n", "o", "h", "/p", ("/b",), ("/s",), {"V": "v"}, "[n] ", "note")
-    digest = sha256(text_for(shell, sample).encode()).hexdigest()[:16]
+    digest = sha256(activation_script(shell, sample).encode()).hexdigest()[:16]
     assert digest == TEXTS[shell], "shells keep this text: raise enter-N in haienv/bin, then this"
     assert all("enter-3-" in (BIN / file).read_text() for file in ("haienv", "haienv.fish"))

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from hai.v1.environment_pb2 import Environment
-from haienv.activate.activation import activation
+from haienv.activate.activation import compute_activation
 from haienv.cli import main as cli
-from haienv.cluster import _as_dict
+from haienv.cluster import _document
 from haienv.layers.bytecode import compile_modules
 
 HERE = [sys.executable, "-m", "haienv"]
@@ -52,7 +52,7 @@ def test_jupyter_finds_files_of_parents(haienv: Any, tmp_path: Path) -> None:
     haienv.monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "venv"))
     haienv.ok("create outside")
     base, top, outside = (haienv.get(name).path for name in ("base", "top", "outside"))
-    assert "JUPYTER_PATH" not in activation(haienv.home, haienv.get("top")).applied({})
+    assert "JUPYTER_PATH" not in compute_activation(haienv.home, haienv.get("top")).apply_to({})
     (base / "etc" / "jupyter").mkdir(parents=True)
     (tmp_path / "venv" / "share" / "jupyter").mkdir(parents=True)
     for name, prefixes in (
@@ -60,7 +60,9 @@ def test_jupyter_finds_files_of_parents(haienv: Any, tmp_path: Path) -> None:
         ("top", [top, base]),
         ("outside", [outside, tmp_path / "venv"]),
     ):
-        environ = activation(haienv.home, haienv.get(name)).applied({"JUPYTER_PATH": "/was"})
+        environ = compute_activation(haienv.home, haienv.get(name)).apply_to(
+            {"JUPYTER_PATH": "/was"}
+        )
         assert environ["JUPYTER_PATH"] == ":".join(
             [*(f"{p}/share/jupyter" for p in prefixes), "/was"]
         )
@@ -311,7 +313,7 @@ def test_unprintable_values_are_refused(haienv: Any, arguments: tuple[str, str])
     haienv.ok("create one --no_extend")
     assert haienv(*arguments).code == 2
     assert haienv.ok("list --names").out == "one\n"
-    assert haienv.get("one").ready
+    assert haienv.get("one").is_ready
 
 
 def test_install_a_project_in_place(haienv: Any, tmp_path: Path) -> None:
@@ -409,5 +411,5 @@ def test_missing_generated_modules_are_reported(
 
 
 def test_unknown_enum_values_of_a_newer_server() -> None:
-    document = _as_dict(Environment(name="base", owner="ada", state=99, visibility=98))  # type: ignore[arg-type]
+    document = _document(Environment(name="base", owner="ada", state=99, visibility=98))  # type: ignore[arg-type]
     assert (document["state"], document["visibility"]) == ("UNKNOWN_99", "unknown_98")

@@ -16,7 +16,7 @@ import pytest
 from haienv.activate.__main__ import main as print_activation
 from haienv.cli.main import main
 from haienv.errors import UsageError
-from haienv.store.layout import home
+from haienv.store.layout import Home
 
 DEPTH = 8
 WRITES = ("os.rename", "os.mkdir", "os.symlink", "os.remove", "os.rmdir", "os.chmod", "os.utime")
@@ -115,10 +115,10 @@ def test_an_account_without_name_and_home(tmp_path: Path) -> None:
 def _without_account(root: str) -> int:
     os.setuid(54321)
     os.environ.pop("HOME", None)
-    if home({"HAIENV_HOME": root}).user != "54321":
+    if Home.from_environ({"HAIENV_HOME": root}).user != "54321":
         return 1
     try:
-        home({})
+        Home.from_environ({})
     except UsageError as error:
         return 0 if "set HAIENV_HOME" in error.hint else 2
     return 3

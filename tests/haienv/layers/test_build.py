@@ -98,7 +98,7 @@ def test_a_requirement_that_conflicts_with_the_parent_needs_force(haienv: Any) -
 def test_a_major_version_matches_every_minor_version(haienv: Any) -> None:
     haienv.ok("create base --no_extend -p 3")
     haienv.ok("create top --extend base -p 3")
-    major, minor = haienv.get("top").layer.minor.split(".")
+    major, minor = haienv.get("top").layer.minor_version.split(".")
     assert haienv(f"create other --extend base -p {major}.{minor[:1]}").code == 1  # 3.1 is not 3.11
 
 

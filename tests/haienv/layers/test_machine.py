@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from haienv.errors import Refused, UsageError
-from haienv.layers.machine import cuda_driver, require_cuda
+from haienv.layers.machine import find_cuda_version, require_cuda
 
 
 @pytest.mark.parametrize(
@@ -37,8 +37,8 @@ def test_the_driver_version_is_read(tmp_path: Path) -> None:
     source, library = tmp_path / "cuda.c", tmp_path / "libcuda.so"
     source.write_text("int cuDriverGetVersion(int *v) { *v = 12040; return 0; }\n")
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
-    assert cuda_driver(str(library)) == "12.4"
-    assert cuda_driver("libnothing-of-the-kind.so.1") == ""
+    assert find_cuda_version(str(library)) == "12.4"
+    assert find_cuda_version("libnothing-of-the-kind.so.1") == ""
 
 
 def test_an_unsupported_range_creates_nothing(haienv: Any) -> None:

@@ -12,10 +12,10 @@ from haienv.layers.plan import (
     Action,
     Distribution,
     Step,
-    breaking_shadows,
-    changes,
-    layer_names,
-    plan,
+    find_breaking_shadows,
+    names_in_layer,
+    plan_steps,
+    select_changes,
 )
 from haienv.store.lock_file import Lock, normalize_name, parse_lock, parse_pin, parse_pins
 
@@ -33,23 +33,23 @@ DISTS = st.lists(
 def test_after_a_plan_every_resolved_version_is_visible(
     installed: Mapping[str, str], resolved: Mapping[str, str], provided: Sequence[Distribution]
 ) -> None:
-    steps = plan(installed, resolved, provided)
-    present = {name: resolved[name] for name in layer_names(steps)}
+    steps = plan_steps(installed, resolved, provided)
+    present = {name: resolved[name] for name in names_in_layer(steps)}
     provided_versions = {dist.name: dist.version for dist in provided}
     assert {name: {**provided_versions, **present}[name] for name in resolved} == resolved
     assert all(provided_versions.get(name) != version for name, version in present.items())
     assert {step.name for step in steps} == {*installed, *resolved}
-    assert steps == plan(dict(reversed(installed.items())), resolved, provided)
+    assert steps == plan_steps(dict(reversed(installed.items())), resolved, provided)
 
 
 @given(VERSIONS, DISTS)
 def test_a_second_plan_changes_nothing(
     resolved: Mapping[str, str], provided: Sequence[Distribution]
 ) -> None:
-    present = layer_names(plan({}, resolved, provided))
-    again = plan({name: resolved[name] for name in present}, resolved, provided)
-    assert changes(again) == ()
-    assert layer_names(again) == present
+    present = names_in_layer(plan_steps({}, resolved, provided))
+    again = plan_steps({name: resolved[name] for name in present}, resolved, provided)
+    assert select_changes(again) == ()
+    assert names_in_layer(again) == present
 
 
 CHAIN = [
@@ -78,9 +78,9 @@ CHAIN = [
 def test_the_step_for_one_package(
     installed: Mapping[str, str], resolved: Mapping[str, str], expected: Step
 ) -> None:
-    steps = plan(installed, resolved, CHAIN)
+    steps = plan_steps(installed, resolved, CHAIN)
     assert steps == (expected,)
-    assert bool(breaking_shadows(steps)) == bool(expected.needed_by)
+    assert bool(find_breaking_shadows(steps)) == bool(expected.needed_by)
 
 
 @pytest.mark.parametrize(

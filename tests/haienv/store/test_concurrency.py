@@ -14,23 +14,23 @@ from typing import Any
 import pytest
 
 from haienv.cli.main import main
-from haienv.doctor import findings, repair
+from haienv.doctor import find_problems, repair
 from haienv.store.layout import Home
-from haienv.store.registry import list_root
-from haienv.store.transaction import build_directory, committing
+from haienv.store.registry import list_environments_in_root
+from haienv.store.transaction import build_directory, hold_lease
 
 
 def run_concurrently(lines: Sequence[str]) -> list[int]:
     """Run command lines concurrently, and return their exit codes."""
-    children = []
+    find_children = []
     for line in lines:
         child = os.fork()
         if child == 0:
             with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
                 code = main(line.split())
             os._exit(code)
-        children.append(child)
-    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+        find_children.append(child)
+    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in find_children]
 
 
 def test_one_of_concurrent_creates_wins(haienv: Any) -> None:
@@ -67,7 +67,7 @@ def test_readers_see_complete_environments_only(haienv: Any) -> None:
         os._exit(0)
     reads = 0
     while os.waitpid(child, os.WNOHANG) == (0, 0):
-        assert [each.fault for each in list_root(haienv.home) if each.fault] == []
+        assert [each.fault for each in list_environments_in_root(haienv.home) if each.fault] == []
         reads += 1
     assert reads > 10
 
@@ -77,7 +77,7 @@ def test_doctor_keeps_a_layer_that_came_into_use(haienv: Any) -> None:
     layer = haienv.get("one").path
     shutil.rmtree(haienv.home.user_dir / "one")  # as if it had never been: its create was killed
     (layer / "used").unlink()
-    found = findings(haienv.home)
+    found = find_problems(haienv.home)
     assert [each.path for each in found] == [str(layer)]
     haienv.ok("create two --no_extend fast")
     assert haienv.get("two").path == layer
@@ -101,7 +101,7 @@ def test_only_directories_of_dead_processes_are_leftovers(
         here = work.name.rsplit("-", 2)[0]
     name = machine.format(here=here, name=platform.node())
     (haienv.home.user_dir / ".building" / f"{name}-{2**22 + 1}-00000000").mkdir()
-    assert len(findings(haienv.home)) == findings_count
+    assert len(find_problems(haienv.home)) == findings_count
 
 
 @pytest.mark.parametrize("line", ["remove one --yes", "rename one three"])
@@ -113,11 +113,11 @@ def test_a_concurrent_removal_is_reported(
 
     def late(home: Home) -> AbstractContextManager[None]:
         haienv.get("one").directory.rename(home.user_dir / "two")
-        return committing(home)
+        return hold_lease(home)
 
     haienv.ok("create one --no_extend")
     for module in (operations, gc):
-        monkeypatch.setattr(module, "committing", late)
+        monkeypatch.setattr(module, "hold_lease", late)
     refused = haienv(f"{line} --json")
     assert (refused.code, refused.error["reason"]) == (3, "NOT_FOUND")
     assert not list(haienv.home.user_dir.glob(".trash/*"))
@@ -127,7 +127,7 @@ def test_the_lease_of_a_dead_process_is_acquired(haienv: Any) -> None:
     haienv.ok("create one --no_extend")
     child = os.fork()
     if child == 0:
-        with committing(haienv.home):
+        with hold_lease(haienv.home):
             os._exit(9)
     os.waitpid(child, 0)
     haienv.ok("clone one two")

@@ -20,9 +20,9 @@ import pytest
 
 from haienv.backends import uv
 from haienv.cli.main import main
-from haienv.layers.integrity import differences
+from haienv.layers.integrity import compare_environment
 from haienv.store import reverse_dependencies
-from haienv.store.registry import list_owner
+from haienv.store.registry import list_environments_of
 
 START = "create one --no_extend fast tool"
 CHANGES = ("os.rename", "os.mkdir", "os.symlink", "os.remove", "os.rmdir", "subprocess.Popen")
@@ -70,16 +70,16 @@ def test_the_installer_dies_with_haienv(haienv: Any, tmp_path: Path) -> None:
     os.mkfifo(pid_pipe)
     slow.write_text(f"#!/bin/sh\necho $$ > '{pid_pipe}'\nexec sleep 60\n")
     slow.chmod(0o755)
-    haienv.monkeypatch.setattr(uv, "_binary", lambda: str(slow))
+    haienv.monkeypatch.setattr(uv, "_find_uv", lambda: str(slow))
     child = os.fork()
     if child == 0:
         main(["create", "one", "--no_extend"])
         os._exit(0)
-    installer = os.pidfd_open(int(pid_pipe.read_text()))
+    make_installer = os.pidfd_open(int(pid_pipe.read_text()))
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    ended, _, _ = select.select([installer], [], [], 30)
-    os.close(installer)
+    ended, _, _ = select.select([make_installer], [], [], 30)
+    os.close(make_installer)
     assert ended
     require_nothing_left(haienv)
 
@@ -91,10 +91,10 @@ def _writes(arguments: tuple[Any, ...]) -> bool:
 
 def require_complete(haienv: Any) -> dict[str, str]:
     """Name to layer and visibility; fails if a listed environment is incomplete."""
-    found = list(list_owner(haienv.home, haienv.home.user))
+    found = list(list_environments_of(haienv.home, haienv.home.user))
     for each in found:
-        assert each.ready, f"{each}: {each.fault}"
-        assert differences(each) == []
+        assert each.is_ready, f"{each}: {each.fault}"
+        assert compare_environment(each) == []
     return {each.name: f"{each.layer_id} {each.metadata.visibility}" for each in found}
 
 
@@ -108,8 +108,8 @@ def require_nothing_left(haienv: Any) -> None:
         if (user_dir / d).exists()
         for p in (user_dir / d).iterdir()
     ]
-    used = {each.layer_id for each in list_owner(haienv.home, haienv.home.user)}
-    used |= {each.metadata.previous for each in list_owner(haienv.home, haienv.home.user)}
+    used = {each.layer_id for each in list_environments_of(haienv.home, haienv.home.user)}
+    used |= {each.metadata.previous for each in list_environments_of(haienv.home, haienv.home.user)}
     retired = {
         path.parent.name for path in (user_dir / ".layers").glob("*/used")
     }  # gc takes them later
@@ -144,9 +144,9 @@ def test_killed_at_every_step(haienv: Any, line: str, undo: str) -> None:
     while killed_at(step, line):
         after = require_complete(haienv)
         require_nothing_left(haienv)
-        assert reverse_dependencies.existing_marks(
+        assert reverse_dependencies.list_existing_marks(
             haienv.home
-        ) == reverse_dependencies.needed_marks(haienv.home)
+        ) == reverse_dependencies.list_needed_marks(haienv.home)
         assert require_complete(haienv) == after
         if after != before:  # else the next try is the repetition
             haienv.ok(undo)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hai_backend.environments import parse
-from hai_backend.environments.errors import BrokenEnvironment
+from hai_backend.environments import records
+from hai_backend.environments.records import BrokenEnvironment
 from haienv.store.records import MalformedRecord, parse_layer, parse_metadata
 
 HASH, LAYER = "a" * 64, "b" * 24
@@ -60,13 +60,13 @@ def text(table: dict[str, str]) -> str:
 @pytest.mark.parametrize("key", METADATA)
 def test_metadata_fields(key: str) -> None:
     for value in VALUES:
-        _require_same_answer(text({**METADATA, key: value}), parse_metadata, parse.metadata)
+        _require_same_answer(text({**METADATA, key: value}), parse_metadata, records.parse_metadata)
 
 
 @pytest.mark.parametrize("key", [key for key in LAYER_FIELDS if key != "interpreter"])
 def test_layer_fields(key: str) -> None:
     for value in VALUES:
-        _require_same_answer(text({**LAYER_FIELDS, key: value}), parse_layer, parse.layer)
+        _require_same_answer(text({**LAYER_FIELDS, key: value}), parse_layer, records.parse_layer)
 
 
 def _require_same_answer(record: str, haienv_parser: object, server_parser: object) -> None:

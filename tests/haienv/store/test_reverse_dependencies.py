@@ -29,7 +29,7 @@ def show(haienv: Any, user: str) -> None:
 
 
 @pytest.fixture
-def children(haienv: Any) -> tuple[Any, Any]:
+def find_children(haienv: Any) -> tuple[Any, Any]:
     """ann, who owns base, and bob, who extends it with an environment hidden from her."""
     haienv.ok("create base --no_extend fast==1.0 --visibility public")
     bob = haienv.as_user("bob")
@@ -38,8 +38,8 @@ def children(haienv: Any) -> tuple[Any, Any]:
     return haienv.as_user("ann"), bob
 
 
-def test_a_hidden_child_protects_its_parent(children: tuple[Any, Any]) -> None:
-    ann, bob = children
+def test_a_hidden_child_protects_its_parent(find_children: tuple[Any, Any]) -> None:
+    ann, bob = find_children
     layer = ann.get("base").path
     refused = ann("remove base --yes --json")
     assert (refused.code, refused.error["reason"]) == (1, "REFUSED")
@@ -56,8 +56,10 @@ def test_a_hidden_child_protects_its_parent(children: tuple[Any, Any]) -> None:
     assert not layer.exists()
 
 
-def test_layers_of_hidden_parents_stay_readable_for_children(children: tuple[Any, Any]) -> None:
-    ann, bob = children
+def test_layers_of_hidden_parents_stay_readable_for_children(
+    find_children: tuple[Any, Any],
+) -> None:
+    ann, bob = find_children
     base = ann.get("base")
     ann.ok("clone base twin")
     result = ann.ok("config set base visibility private")
@@ -77,9 +79,9 @@ def test_layers_of_hidden_parents_stay_readable_for_children(children: tuple[Any
 
 
 def test_an_upgrade_of_the_parent_keeps_layers_that_others_extend(
-    children: tuple[Any, Any],
+    find_children: tuple[Any, Any],
 ) -> None:
-    ann, _ = children
+    ann, _ = find_children
     layer = ann.get("base").path
     ann.ok("install base tool")
     ann.ok("install base plain")
@@ -87,8 +89,8 @@ def test_an_upgrade_of_the_parent_keeps_layers_that_others_extend(
     assert layer.is_dir()
 
 
-def test_doctor_repairs_missing_and_stale_marks(children: tuple[Any, Any]) -> None:
-    ann, _ = children
+def test_doctor_repairs_missing_and_stale_marks(find_children: tuple[Any, Any]) -> None:
+    ann, _ = find_children
     show(ann, "bob")
     bob = ann.as_user("bob")
     (mark,) = (bob.home.user_dir / ".uses" / "ann").iterdir()

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import haienv as package
-from haienv.activate.activation import activation
+from haienv.activate.activation import compute_activation
 from haienv.names import parse_reference
-from haienv.store.layout import home
-from haienv.store.registry import find
+from haienv.store.layout import Home
+from haienv.store.registry import find_by_reference
 
 
 @pytest.fixture
@@ -43,8 +43,8 @@ def test_environments_are_listed_from_the_first_root_with_their_name(roots: Any)
 
 
 def test_an_environment_of_another_root_is_activated_there(roots: Any, tmp_path: Path) -> None:
-    here = home()
-    activated = activation(here, find(here, parse_reference("far")))
+    here = Home.from_environ()
+    activated = compute_activation(here, find_by_reference(here, parse_reference("far")))
     assert len(activated.path) == 2
     assert all(path.startswith(str(tmp_path / "site")) for path in activated.path)
     assert roots.ok("info far --json").json["parents"] == ["base[system]"]
@@ -77,4 +77,4 @@ def test_an_environment_can_be_copied_between_roots(roots: Any, tmp_path: Path) 
     roots.ok("export base", tmp_path / "base.tar")
     roots.ok("import", tmp_path / "base.tar", "base")
     roots.ok("create near --extend base plain")
-    assert roots.get("near").ready
+    assert roots.get("near").is_ready

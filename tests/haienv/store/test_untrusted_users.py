@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from haienv import get_envs
-from haienv.activate.activation import activation
+from haienv.activate.activation import compute_activation
+from haienv.layers.installed import read_versions
 from haienv.names import parse_reference
-from haienv.store.layout import home
-from haienv.store.registry import find
+from haienv.store.layout import Home
+from haienv.store.registry import find_by_reference
 
 LABEL = 'schema = 1\nvisibility = "public"\n'
 GOOD = "../.layers/" + "a" * 24
@@ -142,8 +143,8 @@ def test_read_only_commands_never_run_code_of_others(haienv: Any, tmp_path: Path
         ann.ok(line)
         assert not executed.exists(), line
     assert ann("verify 'trap[mallory]'").code == 1  # what was put there is told
-    here = home()
-    assert activation(here, find(here, parse_reference("trap"))).prompt
+    here = Home.from_environ()
+    assert compute_activation(here, find_by_reference(here, parse_reference("trap"))).prompt
     assert [row[0] for row in get_envs("mallory")] == ["mallory"]
     assert not executed.exists()
     subprocess.run([layer / "bin" / "tool"], check=True)  # the trap works
@@ -254,7 +255,6 @@ def test_a_child_of_a_hidden_parent_can_be_configured(haienv: Any) -> None:
 
 def test_invalid_names_of_distributions_are_skipped(haienv: Any) -> None:
     """Names of distributions become constraints, which the installer parses."""
-    from haienv.layers.installed import versions
 
     haienv.ok("create base --no_extend fast==1.0")
     site = haienv.get("base").sites[0]
@@ -266,5 +266,5 @@ def test_invalid_names_of_distributions_are_skipped(haienv: Any) -> None:
         "x-1 ; y.dist-info",
     ):
         (site / name).mkdir()
-    assert versions([site]) == {"fast": "1.0"}
+    assert read_versions([site]) == {"fast": "1.0"}
     haienv.ok("create top --extend base plain")

@@ -22,9 +22,9 @@ from hai_backend.agent.program.reaper import Reaper
 from hai_backend.agent.rank_dir import Identity, RankDir
 from hai_backend.domain.environment import EnvironmentName
 from hai_backend.environments import copies
-from hai_backend.environments.activation import Activation, activate
+from hai_backend.environments.activation import Activation, resolve_activation
 from hai_backend.environments.copies import LayerRequest
-from hai_backend.environments.errors import BrokenEnvironment
+from hai_backend.environments.records import BrokenEnvironment
 
 _SDK = ("hai", "hfai")
 """Packages that programs import and every agent has, beside one another."""
@@ -46,7 +46,9 @@ async def activation(
     request = welcome.environment
     called = EnvironmentName(request.owner, request.name)
     try:
-        active = await asyncio.to_thread(activate, Path(request.root), called, request.layer)
+        active = await asyncio.to_thread(
+            resolve_activation, Path(request.root), called, request.layer
+        )
     except BrokenEnvironment as error:
         why = f"environment {called} cannot be activated on {identity.node}: {error}"
         if not request.fallback:
@@ -55,7 +57,7 @@ async def activation(
         return None
     if request.copies:
         active = await copied(active, request, directory, reaper, say)
-    missing = [name for name in _SDK if not active.has(name)]
+    missing = [name for name in _SDK if not active.has_package(name)]
     return _with_ours(active, missing, directory.path / "sdk") if missing else active
 
 
@@ -84,13 +86,13 @@ async def copied(
     except (BrokenEnvironment, OSError) as error:
         say(f"environment {active.full_name} runs from shared storage: {error}")
         return active
-    return active.relocated(Path(request.root), directory_of_links)
+    return active.relocate(Path(request.root), directory_of_links)
 
 
 def _images(active: Activation, root: Path) -> list[LayerRequest]:
     """Empty if the layer was not packed. Raises BrokenEnvironment when only a part of the chain was packed."""
     chain = [layer.relative_to(root).parts for layer in active.layers]
-    found = [(owner, copies.packed_layer(root, owner, layer)) for owner, _, layer in chain]
+    found = [(owner, copies.find_packed_layer(root, owner, layer)) for owner, _, layer in chain]
     if found[0][1] is None:
         return []
     if missing := [owner for owner, images in found if images is None]:
@@ -108,7 +110,9 @@ async def _lock_copies(
     say: Callable[[str], None],
 ) -> Path:
     """Where the copies are. Raises BrokenEnvironment."""
-    directory_of_links = await asyncio.to_thread(copies.account_directory, Path(request.copies))
+    directory_of_links = await asyncio.to_thread(
+        copies.make_account_directory, Path(request.copies)
+    )
     if await asyncio.to_thread(copies.lock_copies, directory_of_links, images) is None:
         size = sum(each.image.unpacked_bytes for each in images) / 1e6
         say(f"unpacking environment {request.name}[{request.owner}] here ({size:.0f} MB)")

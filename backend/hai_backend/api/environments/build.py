@@ -21,10 +21,9 @@ from hai_backend.domain.accounts.user import User
 from hai_backend.domain.catalog.dataset import Visibility
 from hai_backend.domain.environment import Environment, EnvironmentName, EnvironmentState
 from hai_backend.domain.errors import Conflict, HaiError, NotFound
-from hai_backend.environments import parse
-from hai_backend.environments.errors import BrokenEnvironment
+from hai_backend.environments import records
 from hai_backend.environments.haienv import Haienv, HaienvFailed
-from hai_backend.environments.parse import Config
+from hai_backend.environments.records import BrokenEnvironment, Config
 from hai_backend.environments.wheels import Wheels, WheelUpload
 
 _MAX_CONCURRENT = 4  # builds of this server at the same time
@@ -79,7 +78,7 @@ class EnvironmentBuilder:
         self, identity: Identity, description: pb.EnvironmentDescription
     ) -> BuildRequest:
         """Validate a description. Raises Invalid with every violation, NotFound or Conflict."""
-        self._haienv.require()
+        self._haienv.require_program()
         request = request_from_proto(identity, description)
         if request.parent:
             await self._require_parent(identity, description)
@@ -110,7 +109,7 @@ class EnvironmentBuilder:
 
     def missing(self, request: BuildRequest) -> list[str]:
         """Return the wheels that the client must send."""
-        return self._wheels.missing(request.wheels)
+        return self._wheels.list_missing(request.wheels)
 
     def receive(self, request: BuildRequest, sha256: str, name: str) -> WheelUpload:
         """Begin an upload. Raises Invalid for a wheel that was not requested."""
@@ -118,7 +117,7 @@ class EnvironmentBuilder:
         if sha256 not in request.wheels:  # also true if another client has sent the wheel
             violations.add("wheel.sha256", f"{sha256[:64]!r} is not among the missing wheels")
         violations.raise_if_any()
-        return self._wheels.receive(sha256, name)
+        return self._wheels.begin_upload(sha256, name)
 
     async def build(self, request: BuildRequest) -> AsyncIterator[str | Environment]:
         """Yield lines of the build, then the environment. Raises Conflict, or NotFound if wheels were deleted."""
@@ -157,11 +156,11 @@ class EnvironmentBuilder:
                 ) from error
 
     async def _run(self, request: BuildRequest) -> AsyncIterator[str]:
-        self._report_wheel_bytes(await asyncio.to_thread(self._wheels.sweep))
+        self._report_wheel_bytes(await asyncio.to_thread(self._wheels.delete_unused))
         if missing := self.missing(request):
             raise WheelsDeleted(f"{len(missing)} wheels are missing; the first is {missing[0]}")
         uid, texts = request.owner.uid, {_LOCK: request.lock}
-        wheels = [path for sha256 in request.wheels if (path := self._wheels.path(sha256))]
+        wheels = [path for sha256 in request.wheels if (path := self._wheels.find_path(sha256))]
         await asyncio.to_thread(self._haienv.ensure_user_directory, request.owner.name, uid)
         has_files = await self._environments.has_files(request.full_name)
         async with self._haienv.build_directory(uid, texts, wheels) as build_directory:
@@ -275,7 +274,7 @@ def request_from_proto(identity: Identity, description: pb.EnvironmentDescriptio
 
 def _read_config(text: str, violations: FieldViolations) -> Config:
     try:
-        return parse.config(text)
+        return records.parse_config(text)
     except BrokenEnvironment as error:
         violations.add("description.config", str(error))
         return Config()

@@ -23,7 +23,7 @@ from hai_backend.domain.environment import Environment, EnvironmentName, Environ
 from hai_backend.domain.errors import Conflict, NotFound
 from hai_backend.domain.task import Task
 from hai_backend.environments import read
-from hai_backend.environments.activation import python_problem
+from hai_backend.environments.activation import find_python_problem
 from hai_backend.environments.read import OwnerCheck, ReadResult
 from hai_backend.store.base import Store
 
@@ -168,7 +168,7 @@ class Environments:
 
     def _read_all(self, records: EnvironmentsByName) -> dict[EnvironmentName, ReadResult]:
         owner_check = self._owner_check()
-        scanned = read.scan(self.root, owner_check)
+        scanned = read.scan_environments(self.root, owner_check)
         found: dict[EnvironmentName, ReadResult] = {
             e.full_name: self._check_python(e) for e in scanned
         }
@@ -192,7 +192,7 @@ class Environments:
         if result.state is not EnvironmentState.READY:
             return result
         path = self.root / result.owner / read.LAYERS / result.layer
-        problem = python_problem(path, result.python_version)
+        problem = find_python_problem(path, result.python_version)
         return (
             replace(result, state=EnvironmentState.BROKEN, message=problem) if problem else result
         )

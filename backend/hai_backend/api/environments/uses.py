@@ -17,8 +17,8 @@ from hai_backend.domain.environment import Environment, parse_reference
 from hai_backend.domain.errors import Conflict
 from hai_backend.domain.task import Task
 from hai_backend.environments import read
-from hai_backend.environments.errors import BrokenEnvironment
 from hai_backend.environments.open_directories import OpenDirectory, open_root
+from hai_backend.environments.records import BrokenEnvironment
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +84,13 @@ def _layers_of(root: OpenDirectory, use: LayerUse) -> Iterable[str]:
 
 def _with_lock(root: OpenDirectory, owner: str, lock_hash: str) -> Iterator[str]:
     """Yield the layers with a lock; several may have it, with different parents."""
-    with suppress(OSError), root.directory(owner) as home, home.directory(read.LAYERS) as layers:
-        for name in layers.names(read.MAX_PER_USER):
-            with suppress(BrokenEnvironment, OSError), layers.directory(name) as directory:
+    with (
+        suppress(OSError),
+        root.open_directory(owner) as home,
+        home.open_directory(read.LAYERS) as layers,
+    ):
+        for name in layers.list_names(read.MAX_PER_USER):
+            with suppress(BrokenEnvironment, OSError), layers.open_directory(name) as directory:
                 if lock_hash and read.read_layer(directory).lock_hash == lock_hash:
                     yield name
 
@@ -95,7 +99,7 @@ def _parent_layers(root: OpenDirectory, owner: str, layer: str, parent_owner: st
     """Return the parents of a layer that belong to `parent_owner`; none of a layer that cannot be read."""
     with (
         suppress(BrokenEnvironment, OSError),
-        read.layer_directory(root, owner, layer) as directory,
+        read.open_layer(root, owner, layer) as directory,
     ):
         parents = read.read_layer(directory).parents
         return {p.layer for p in parents if p.full_name.owner == parent_owner}

@@ -88,7 +88,7 @@ class Workspaces:
         all_users = user == "*" and identity.operates
         owner = "" if all_users else self.key(identity, "x", user)[0]
         found = []
-        for key in await self.registry.names(owner):
+        for key in await self.registry.list_names(owner):
             async with self.registry.open(key) as workspace:
                 found.append(await self.describe(workspace))
         return found
@@ -116,7 +116,7 @@ class Workspaces:
         if not quota:
             return 1 << 62
         used = 0
-        for key in await self.registry.names(user):
+        for key in await self.registry.list_names(user):
             async with self.registry.open(key) as workspace:
                 used += await self.registry.stored_bytes(workspace) + workspace.announced_bytes
         return quota - used
@@ -154,7 +154,7 @@ class Workspaces:
             (0.0, 1) if full else (self._limits.retention_seconds, _MIN_REVISIONS)
         )
         pins = self.pins(workspace.key)
-        async with workspace.changing:
+        async with workspace.change_lock:
             collected = await self.registry.run(
                 workspace.files.path,
                 garbage.collect,
@@ -211,7 +211,7 @@ class Workspaces:
         while True:
             before = self.clock.now() - garbage.INCOMING_RETENTION_SECONDS
             try:
-                for key in await self.registry.with_old_incoming(before):
+                for key in await self.registry.list_with_old_incoming(before):
                     self.schedule_collection(key)
             except HaiError as error:
                 log.warning("the collection of workspaces failed", why=str(error))

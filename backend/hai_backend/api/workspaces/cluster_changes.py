@@ -56,14 +56,14 @@ class ClusterChangeWatcher:
         while True:
             try:
                 async with aclosing(
-                    tree_events.changes(self._registry, workspace.files.tree)
+                    tree_events.watch_changes(self._registry, workspace.files.tree)
                 ) as changes:
                     async for paths in changes:
                         started_at = time.monotonic()
                         await self._scan(workspace, paths)
-                        seconds_taken, last_problem = time.monotonic() - started_at, ""
+                        elapsed_seconds, last_problem = time.monotonic() - started_at, ""
                         await asyncio.sleep(
-                            max(MIN_SCAN_INTERVAL_SECONDS, _PAUSE_FACTOR * seconds_taken)
+                            max(MIN_SCAN_INTERVAL_SECONDS, _PAUSE_FACTOR * elapsed_seconds)
                         )
             except HaiError as error:
                 if str(error) != last_problem:

@@ -106,7 +106,11 @@ def _resolve_revision(files: WorkspaceFiles, reference: Reference) -> Revision:
     """Return the revision that a reference names now. Raises NotFound."""
     if reference.tag:
         return tags.get_tagged(files, reference.tag)
-    return files.revision(reference.revision) if reference.revision else files.index.newest()
+    return (
+        files.get_revision(reference.revision)
+        if reference.revision
+        else files.index.newest_revision()
+    )
 
 
 def _directory(user: str, name: str, task: int) -> SharedDirectory:

@@ -80,12 +80,12 @@ class PushHandler:
             holder = lease.holder or "another client"
             raise Conflict(f"{holder} is writing to this workspace; try again", reason="LEASE_HELD")
         author = Author(f"restored from {number}", now)
-        async with workspace.changing:
+        async with workspace.change_lock:
             await self._confirm()
             revision = await workspaces.registry.run(
                 workspace.files.path, restoring.restore, workspace.files, number, paths, author
             )
-        workspace.publish()
+        workspace.notify_change()
         return revision
 
 
@@ -185,12 +185,12 @@ class _Stream:
                 begin.base_revision, author, allow_many_removals=begin.allow_many_removals
             )
 
-        async with workspace.changing:
+        async with workspace.change_lock:
             self._renew()
             await self._confirm()
             revision = await self._run(commit_push)
         self.result, self._changed = "done", revision.changed + revision.removed
-        workspace.publish()
+        workspace.notify_change()
         self._workspaces.collect_periodically(workspace.key)
         describe_change(
             f"{workspace.key[1]} revision={revision.number} changed={revision.changed} removed={revision.removed}"
@@ -210,7 +210,7 @@ class _Stream:
         if not await self._fits_on_disk():
             await self._workspaces.collect(self._workspace, full=True)
             if not await self._fits_on_disk():
-                raise errors.disk_full()
+                raise errors.disk_full_error()
 
     async def _fits_on_disk(self) -> bool:
         """Say whether the disk has space for the announced bytes that have not arrived yet."""

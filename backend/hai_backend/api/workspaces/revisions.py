@@ -33,7 +33,7 @@ class Revisions:
         size = paging.page_size(request.page_size, limits.DEFAULT_PAGE_SIZE)
         found = await self._workspaces.registry.run(
             workspace.files.path,
-            workspace.files.index.revisions,
+            workspace.files.index.list_revisions,
             before=paging.read_number(request.page_token) or _AFTER_ALL,
             limit=size + 1,
             tagged=request.tagged,
@@ -50,7 +50,7 @@ class Revisions:
         violations = FieldViolations()
         violations.check_pattern("tag", name, _NAME, _RULE)
         violations.raise_if_any()
-        async with workspace.changing:
+        async with workspace.change_lock:
             await self._confirm()
             return await self._workspaces.registry.run(
                 workspace.files.path, tags.tag, workspace.files, name, number, force=force
@@ -58,7 +58,7 @@ class Revisions:
 
     async def untag(self, workspace: OpenWorkspace, name: str) -> None:
         """Remove a tag. Raises NotFound."""
-        async with workspace.changing:
+        async with workspace.change_lock:
             await self._confirm()
             await self._workspaces.registry.run(
                 workspace.files.path, tags.untag, workspace.files, name[:64]

@@ -88,7 +88,9 @@ class WorkspaceService(WorkspaceServiceServicer):
                 return workspace_pb2.WorkspaceLease()
             if request.token:
                 return lease_to_proto(leases.renew(workspace.key, request.token, now))
-            newest = await self._registry.run(workspace.files.path, workspace.files.index.newest)
+            newest = await self._registry.run(
+                workspace.files.path, workspace.files.index.newest_revision
+            )
             lease = leases.acquire(
                 workspace.key,
                 request.holder,
@@ -180,10 +182,10 @@ class WorkspaceService(WorkspaceServiceServicer):
         ):
             sent = -1
             while True:
-                waiting = asyncio.ensure_future(workspace.wait())
+                waiting = asyncio.ensure_future(workspace.wait_for_change())
                 try:
                     newest = await self._registry.run(
-                        workspace.files.path, workspace.files.index.newest
+                        workspace.files.path, workspace.files.index.newest_revision
                     )
                     if newest.number != sent:
                         sent = newest.number

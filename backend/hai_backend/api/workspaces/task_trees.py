@@ -45,10 +45,10 @@ class TaskTrees:
         if task in self._unfinished(workspace):
             raise Conflict(f"task {task} has not ended; stop it first", reason="PINNED")
         run = self._workspaces.registry.run
-        async with workspace.changing:
+        async with workspace.change_lock:
             await self._confirm()
             hidden = await run(workspace.files.path, checkouts.hide, workspace.files, task)
-        workspace.publish()
+        workspace.notify_change()
         await run(hidden, remove_tree, hidden)
 
     def _unfinished(self, workspace: OpenWorkspace) -> frozenset[int]:

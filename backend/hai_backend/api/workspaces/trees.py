@@ -60,13 +60,15 @@ class Trees:
 
     async def require_revision(self, workspace: OpenWorkspace, number: int) -> int:
         """Return the number if the revision exists. Raises NotFound."""
-        await self._registry.run(workspace.files.path, workspace.files.revision, number)
+        await self._registry.run(workspace.files.path, workspace.files.get_revision, number)
         return number
 
     async def _require_history(self, workspace: OpenWorkspace, since: int) -> None:
         """Check that a revision is retained, because removals after it are deleted with it. Raises NotFound."""
         if (
-            await self._registry.run(workspace.files.path, workspace.files.index.revision, since)
+            await self._registry.run(
+                workspace.files.path, workspace.files.index.get_revision, since
+            )
             is None
         ):
             problem = f"revision {since} is no longer retained; request the complete tree"
@@ -80,13 +82,20 @@ class Trees:
     ) -> Revision:
         """Scan for what programs wrote, and return the newest revision. `paths` limits the scan to these paths."""
         author = Author(PROGRAMS, self._clock.now())
-        async with workspace.changing:
-            previous = await self._registry.run(workspace.files.path, workspace.files.index.newest)
+        async with workspace.change_lock:
+            previous = await self._registry.run(
+                workspace.files.path, workspace.files.index.newest_revision
+            )
             newest = await self._registry.run(
-                workspace.files.path, tree_scan.scan, workspace.files, author, passed_over, paths
+                workspace.files.path,
+                tree_scan.scan_tree,
+                workspace.files,
+                author,
+                passed_over,
+                paths,
             )
         if newest.number != previous.number:
-            workspace.publish()
+            workspace.notify_change()
             self._workspaces.collect_periodically(workspace.key)
         return newest
 
@@ -101,7 +110,7 @@ class Trees:
         if not request.task:
             revision = await self.require_revision(workspace, max(request.revision, 1))
             source = read.RevisionFiles(workspace.files, revision)
-        bundles = read.read(
+        bundles = read.read_files(
             source, request.paths, request.offsets, compress=request.accept_compressed
         )
         async with aclosing(self._in_threads(workspace, bundles)) as bundles_made:
@@ -124,7 +133,7 @@ def _pages(
     workspace: OpenWorkspace, request: pb.GetTreeRequest, revision: int
 ) -> Generator[list[Entry]]:
     if request.task:
-        return checkouts.written_files(workspace.files, request.task)
+        return checkouts.list_written_files(workspace.files, request.task)
     if request.since:
-        return workspace.files.index.changes(request.since, revision)
-    return workspace.files.index.tree(revision)
+        return workspace.files.index.iterate_changes(request.since, revision)
+    return workspace.files.index.iterate_tree(revision)

@@ -1,1 +1,1 @@
-"""Large files as chunks: cut, sent once, put together."""
+"""Assembles large files from chunks, each of which a client sends once."""

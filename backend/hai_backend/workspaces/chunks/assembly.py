@@ -1,7 +1,7 @@
-"""Assembles a large file from chunks while its recipe arrives: in order, in one pass, hashed on the way to the disk.
+"""Assembles a large file from chunks while its recipe arrives, in one pass that also hashes the file.
 
 Chunks come from older versions, from an interrupted push, or from the client. As long as there are no gaps, the file
-grows with each message; chunks that arrive out of order are hashed once all of them are stored.
+grows with each message. Chunks that arrive out of order are hashed once all chunks are stored.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from hai_backend.domain.errors import Conflict
-from hai_backend.workspaces.chunks.sources import Source, Sources, part_of
+from hai_backend.workspaces.chunks.sources import Source, Sources, partial_name
 from hai_backend.workspaces.chunks.streamed_file import ChunkPosition, StreamedFile
 from hai_backend.workspaces.files import WorkspaceFiles
 from hai_backend.workspaces.storage.direct_io import BLOCK_BYTES, DirectReader
@@ -25,7 +25,7 @@ _MARK_ABSENT = "UPDATE chunks SET have = 0 WHERE file = ? AND place + size > ?"
 
 
 class Assembly:
-    """Assembles one file. Another push may take it over: then every method except `flush` raises Conflict."""
+    """Assembles one file. If another push takes the file over, every method except `flush` raises Conflict."""
 
     def __init__(
         self, files: WorkspaceFiles, file: bytes, sources: Sources, *, resumed: bool
@@ -39,13 +39,13 @@ class Assembly:
         self._requested = set[bytes]()
         self._reader = DirectReader()
         self._lock = threading.Lock()
-        self._taken_over = False
-        self.stream = StreamedFile(partial(files.incoming.create, part_of(file)))
+        self._is_taken_over = False
+        self.stream = StreamedFile(partial(files.incoming.create, partial_name(file)))
 
     def add_chunks(self, positions: Sequence[ChunkPosition]) -> list[bytes]:
-        """Adds the next chunks of the recipe. Returns the digests that are neither stored nor already requested.
+        """Add the next chunks of the recipe. Return the digests that are neither stored nor already requested.
 
-        Raises OSError.
+        Raise OSError.
         """
         with self.locked():
             available = self._sources.locate(positions, in_place=self._resumed)
@@ -60,9 +60,9 @@ class Assembly:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Prevents another push from taking the file over. Raises Conflict when one already has."""
+        """Prevent other pushes from taking the file over. Raise Conflict if one already has."""
         with self._lock:
-            if self._taken_over:
+            if self._is_taken_over:
                 problem = f"another push is assembling {self._file.hex()} now; push again"
                 raise Conflict(problem, reason="CONTENTS_MISSING")
             yield
@@ -70,21 +70,21 @@ class Assembly:
     def write(
         self, positions: Sequence[ChunkPosition], contents: Mapping[bytes, memoryview]
     ) -> list[ChunkPosition]:
-        """Writes chunks that have arrived, in order of offset. Returns those that are now in the file.
+        """Write chunks from the client, in order of offset. Return the positions that are now in the file.
 
-        Bytes that are hashed are never written again. Raises OSError.
+        Bytes that are hashed are never written again. Raise OSError.
         """
         with self.locked():
             self._requested.difference_update(position.digest for position in positions)
             self._append_available()
             unwritten = [p for p in positions if p.offset >= self.stream.offset]
-            skipped = self.stream.write_next(unwritten, contents)
-            parts = ((position.offset, contents[position.digest]) for position in skipped)
-            self._files.incoming.write_at(part_of(self._file), parts)
-            return skipped + self.stream.written()
+            out_of_order = self.stream.write_next(unwritten, contents)
+            parts = ((position.offset, contents[position.digest]) for position in out_of_order)
+            self._files.incoming.write_at(partial_name(self._file), parts)
+            return out_of_order + self.stream.take_written()
 
     def _append_available(self) -> None:
-        """Appends the available chunks that continue the file where it ends."""
+        """Append the available chunks that continue the file where it ends."""
         self._available_bytes = 0
         parts = list(merge_adjacent(self._next_sources()))
         contents = self._reader.read(self._ranges(source for _, source in parts))
@@ -97,14 +97,14 @@ class Assembly:
                 self.stream.add(content)
 
     def _discard_truncated(self, source: Source, end: int) -> None:
-        """Handles a source file that is shorter than its chunks say, for example after a power loss."""
+        """Forget the chunks after the end of a file, which may be shorter after a power loss. Raise Conflict."""
         with self._files.index.transaction() as db:
             db.execute(_MARK_ABSENT, (source.file, end))
         problem = f"{source.file.hex()} has become shorter; push again, and only the missing chunks are sent"
         raise Conflict(problem, reason="CONTENTS_MISSING")
 
     def _next_sources(self) -> Iterator[tuple[bool, Source]]:
-        """Yields the sources that continue the file, each with whether the bytes are already in place."""
+        """Yield the sources that continue the file, each with whether the file itself already has these bytes."""
         end = self.stream.offset
         while self._available and self._available[0][0].offset <= end:
             position, source = self._available.popleft()
@@ -117,33 +117,33 @@ class Assembly:
             yield self._sources.open(file), offset, size
 
     def finish_file(self) -> None:
-        """Completes the file from what is stored, after the last chunk. Call it inside `locked`. Raises OSError."""
-        rows = self._files.index.rows(_MISSING, (self._file, self.stream.offset))
+        """Complete the file from stored chunks, after the last one. Call this inside `locked`. Raise OSError."""
+        rows = self._files.index.fetch_rows(_MISSING, (self._file, self.stream.offset))
         self._available = deque(
             self._sources.locate([ChunkPosition(*row) for row in rows], in_place=True).items()
         )
         self._append_available()
-        self._finish()
+        self._write_buffers()
 
     def flush(self) -> None:
-        """Writes everything that has arrived and frees the buffers; more may arrive later. Raises OSError."""
+        """Write everything that has arrived, and free the buffers. More chunks may arrive later. Raise OSError."""
         with self._lock:
-            if not self._taken_over:
-                self._finish()
+            if not self._is_taken_over:
+                self._write_buffers()
 
-    def _finish(self) -> None:
+    def _write_buffers(self) -> None:
         self._reader = DirectReader()
         self.stream.finish()
 
     def abandon(self) -> None:
-        """Stops writing, because another push takes the file over."""
+        """Write nothing more, because another push takes the file over."""
         with self._lock:
-            self._taken_over, self._reader = True, DirectReader()
+            self._is_taken_over, self._reader = True, DirectReader()
             self.stream.drop()
 
 
 def merge_adjacent(parts: Iterable[tuple[bool, Source]]) -> Iterator[tuple[bool, Source]]:
-    """Merges adjacent ranges of one file into ranges of at most a block."""
+    """Merge adjacent ranges of one file into ranges of at most a block."""
     merged: tuple[bool, Source] | None = None
     for in_place, source in parts:
         if merged is not None:

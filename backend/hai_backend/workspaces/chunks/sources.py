@@ -1,4 +1,4 @@
-"""Finds stored chunks in older versions and in files that are being assembled. Few of these files are open at once."""
+"""Finds stored chunks in older versions and in incomplete files. Only a few of these files are open at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hai_backend.workspaces.files import WorkspaceFiles
 
 MAX_OPEN = 16
 _BATCH = 500  # digests per query
-_MAX_CANDIDATES = 8  # candidates that are considered for one chunk
+_MAX_CANDIDATES = 8  # of one chunk
 _IN_PLACE = (
     "SELECT 1 FROM chunks WHERE digest = ? AND file = ? AND place = ? AND size = ? AND have = 1"
 )
@@ -22,8 +22,8 @@ _STORED = """SELECT digest, file, place, size FROM chunks
     WHERE digest IN ({marks}) AND have = 1 LIMIT {limit}"""
 
 
-def part_of(file: bytes) -> str:
-    """Returns the name of an incomplete file in `incoming`."""
+def partial_name(file: bytes) -> str:
+    """Return the name in `incoming` of an incomplete file."""
     return f"{file.hex()}.part"
 
 
@@ -44,82 +44,82 @@ class Sources:
         self._open: dict[bytes, int] = {}  # in order of use
 
     def has(self, file: bytes) -> bool:
-        """Tells whether a file of this digest, or a part of one, is stored."""
+        """Return whether a file of this digest, or a part of one, is stored."""
         if file not in self._exists:
-            self._exists[file] = self._opened(file) is not None
+            self._exists[file] = self._find_open(file) is not None
         return self._exists[file]
 
     def invalidate(self, file: bytes) -> None:
-        """Drops what is cached about a file that was created or replaced."""
+        """Forget the cached state of a file that was created or replaced."""
         self._exists.pop(file, None)
-        if (found := self._open.pop(file, None)) is not None:
-            os.close(found)
+        if (descriptor := self._open.pop(file, None)) is not None:
+            os.close(descriptor)
 
     def open(self, file: bytes) -> int:
-        """Returns the open file; it stays open until MAX_OPEN others were used. Raises Conflict when it was deleted."""
-        found = self._opened(file)
-        if found is None:
+        """Return an open file, which stays open until MAX_OPEN others were used. Raise Conflict if it was deleted."""
+        descriptor = self._find_open(file)
+        if descriptor is None:
             raise Conflict(
                 f"{file.hex()} changed while it was read; push again", reason="CONTENTS_MISSING"
             )
-        return found
+        return descriptor
 
-    def _opened(self, file: bytes) -> int | None:
-        found = self._open.pop(file, None)
-        if found is None:
-            found = self._find(file)
-        if found is not None:
-            self._open[file] = found
+    def _find_open(self, file: bytes) -> int | None:
+        descriptor = self._open.pop(file, None)
+        if descriptor is None:
+            descriptor = self._find(file)
+        if descriptor is not None:
+            self._open[file] = descriptor
             if len(self._open) > MAX_OPEN:
                 os.close(self._open.pop(next(iter(self._open))))
-        return found
+        return descriptor
 
     def _find(self, file: bytes) -> int | None:
         with suppress(FileNotFoundError):
-            return self._files.incoming.open(part_of(file))
-        return self._files.find(file)
+            return self._files.incoming.open(partial_name(file))
+        return self._files.find_content(file)
 
     def locate(
         self, positions: Sequence[ChunkPosition], *, in_place: bool
     ) -> dict[ChunkPosition, Source]:
-        """Maps chunks to stored ranges, preferably adjacent ones. `in_place`: the file itself may have them."""
-        stored = self._stored(list({position.digest for position in positions}))
-        found: dict[ChunkPosition, Source] = {}
+        """Map chunks to stored ranges, preferably of one file. With `in_place`, search the file itself, too."""
+        stored = self._find_ranges(list({position.digest for position in positions}))
+        located: dict[ChunkPosition, Source] = {}
         last = b""
         for position in positions:
             if sources := self._candidates(position, stored[position.digest], in_place):
                 best = min(sources, key=lambda source: source.file != last)
-                found[position], last = best, best.file
-        return found
+                located[position], last = best, best.file
+        return located
 
     def _candidates(
         self, position: ChunkPosition, stored: Sequence[Source], in_place: bool
     ) -> list[Source]:
-        """Returns the range in the file itself if it has the chunk, else some other ranges."""
+        """Return the range in the file itself if the file has the chunk, else some ranges of other files."""
         row = (position.digest, position.file, position.offset, position.size)
-        if in_place and self._files.index.rows(_IN_PLACE, row):
+        if in_place and self._files.index.fetch_rows(_IN_PLACE, row):
             return [Source(position.file, position.offset, position.size)]
         return [s for s in stored if s.size == position.size and self.has(s.file)]
 
-    def _stored(self, digests: Sequence[bytes]) -> Mapping[bytes, list[Source]]:
-        """Returns some stored ranges of each chunk; not all when there are many."""
-        found = defaultdict[bytes, list[Source]](list)
+    def _find_ranges(self, digests: Sequence[bytes]) -> Mapping[bytes, list[Source]]:
+        """Return stored ranges of each chunk; only some if there are many."""
+        sources = defaultdict[bytes, list[Source]](list)
         for first in range(0, len(digests), _BATCH):
             batch = digests[first : first + _BATCH]
             for digest, *source in self._rows(batch):
-                found[digest].append(Source(*source))
-        return found
+                sources[digest].append(Source(*source))
+        return sources
 
     def _rows(self, digests: Sequence[bytes]) -> list[Any]:
         index, limit = self._files.index, _MAX_CANDIDATES * len(digests)
         query = _STORED.format(marks=",".join("?" * len(digests)), limit=limit)
-        rows = index.rows(query, digests)
+        rows = index.fetch_rows(query, digests)
         if len(rows) < limit:
             return rows
         query = _STORED.format(marks="?", limit=_MAX_CANDIDATES)
-        return [row for digest in digests for row in index.rows(query, (digest,))]
+        return [row for digest in digests for row in index.fetch_rows(query, (digest,))]
 
     def close(self) -> None:
-        for found in self._open.values():
-            os.close(found)
+        for descriptor in self._open.values():
+            os.close(descriptor)
         self._open.clear()

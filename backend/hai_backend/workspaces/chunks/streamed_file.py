@@ -1,4 +1,4 @@
-"""A large file that arrives from its beginning, as in a first push: hashed on its way to the disk, not read again."""
+"""Writes and hashes a large file that arrives from its beginning, as in a first push, so that nobody reads it again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ChunkPosition(NamedTuple):
 
 
 class StreamedFile:
-    """A file with a single writer, for the part whose chunks arrive in sequence. `create` opens the file."""
+    """A file with a single writer, for the chunks that arrive in sequence. `create` opens the file."""
 
     def __init__(self, create: Callable[[], int]) -> None:
         self._create = create
@@ -35,7 +35,7 @@ class StreamedFile:
     def write_next(
         self, positions: Sequence[ChunkPosition], contents: Mapping[bytes, memoryview]
     ) -> list[ChunkPosition]:
-        """Writes those of the ordered positions that come next. Returns the remaining ones. Raises OSError."""
+        """Write the positions that continue the file. Return the others. `positions` are ordered. Raise OSError."""
         for index, position in enumerate(positions):
             if position.offset != self.offset:
                 return list(positions[index:])
@@ -44,7 +44,7 @@ class StreamedFile:
         return []
 
     def add(self, content: memoryview) -> None:
-        """Appends these bytes. Raises OSError, also for bytes that were added earlier."""
+        """Append bytes. An OSError may concern bytes that were added earlier."""
         if self._writer is None:
             self._writer = DirectWriter(self._create(), self.offset)
         self._writer.add(content)
@@ -53,20 +53,20 @@ class StreamedFile:
         self.offset += len(content)
 
     def skip(self, content: memoryview) -> None:
-        """Hashes the next bytes, which are in the file already. Raises OSError."""
+        """Hash the next bytes, which the file already contains. Raise OSError."""
         self.finish()
         self._hash.update(content)
         self.offset += len(content)
 
-    def written(self) -> list[ChunkPosition]:
-        """Returns the positions that were written since the last call."""
-        found = []
+    def take_written(self) -> list[ChunkPosition]:
+        """Return the positions that were written since the last call."""
+        positions = []
         while self._queued and self._queued[0].offset + self._queued[0].size <= self._written:
-            found.append(self._queued.popleft())
-        return found
+            positions.append(self._queued.popleft())
+        return positions
 
     def finish(self) -> None:
-        """Writes all queued bytes to the file; more may arrive later."""
+        """Write all queued bytes to the file. More bytes may follow later."""
         if self._writer is not None:
             writer, self._writer = self._writer, None
             with closing(writer):
@@ -74,11 +74,11 @@ class StreamedFile:
                 self._written = writer.written
 
     def drop(self) -> None:
-        """Discards the queued bytes and writes nothing more."""
+        """Discard the queued bytes and writes nothing more."""
         if self._writer is not None:
             writer, self._writer = self._writer, None
             writer.close()
 
     def is_complete(self, digest: bytes, size: int) -> bool:
-        """Tells whether the complete file was hashed and matches its digest."""
+        """Return whether the complete file was hashed and matches its digest."""
         return self.offset == size and self._hash.digest() == digest

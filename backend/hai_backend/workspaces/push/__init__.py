@@ -1,1 +1,1 @@
-"""A push, from its first message to the commit."""
+"""Handles a push, from its first message to the commit."""

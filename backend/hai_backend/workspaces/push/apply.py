@@ -1,7 +1,7 @@
-"""Applies a committed revision to the tree. After a crash it continues where it stopped.
+"""Applies a committed revision to the tree. After a crash, `recover` continues where the server stopped.
 
-A file is in place when its content has left `incoming`: one rename does both. The previous version is linked into
-`objects` before. Anything in the way that the index does not expect is set aside, never lost.
+One rename moves a content out of `incoming` to its path; the previous version is linked into `objects` before. A file
+at the path that the index does not expect is renamed, so it is never lost.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hai_backend.workspaces.storage.workers import (
     FILES_PER_BATCH,
     TreeWorker,
     WorkerPool,
-    batches,
+    split_batches,
 )
 
 _FILE, _DIRECTORY, _LINK = EntryKind.FILE, EntryKind.DIRECTORY, EntryKind.SYMLINK
@@ -41,7 +41,7 @@ _AFTER_ALL = "\U0010ffff"
 
 
 class _Step(NamedTuple):
-    """One path that changes, with its state in the index before."""
+    """A change of one path, with the previous state of the path."""
 
     folder: str
     name: str
@@ -58,34 +58,34 @@ class _Step(NamedTuple):
 
 
 def recover(files: WorkspaceFiles) -> None:
-    """Applies what another process committed, and keeps what its pushes left for the next attempt."""
-    apply(files)
+    """Apply the commits of another process, and keep the contents of its pushes for the next attempt."""
+    apply_pending(files)
     files.recover()
     materialize.recover(files)
 
 
-def apply(files: WorkspaceFiles) -> None:
-    """Applies all pending changes, if there are any."""
-    if not files.index.rows("SELECT 1 FROM pending LIMIT 1"):
+def apply_pending(files: WorkspaceFiles) -> None:
+    """Apply all pending changes, if there are any."""
+    if not files.index.fetch_rows("SELECT 1 FROM pending LIMIT 1"):
         return
-    with files.folders() as folders:
-        for steps in _steps(files, _REMOVALS, (_AFTER_ALL, _AFTER_ALL)):
+    with files.open_tree() as folders:
+        for steps in _read_steps(files, _REMOVALS, (_AFTER_ALL, _AFTER_ALL)):
             for step in steps:
                 _remove_previous(files, folders, step)
         with closing(
             WorkerPool(partial(_FileInstaller, files), FILE_SECONDS, files.storage_speed)
         ) as pool:
-            for steps in _steps(files, _CREATIONS, ("", "")):
-                _create_all(files, folders, pool, steps)
+            for steps in _read_steps(files, _CREATIONS, ("", "")):
+                _create_entries(files, folders, pool, steps)
     with files.index.transaction() as db:
         db.execute("""DELETE FROM stats WHERE (folder, name) IN
             (SELECT folder, name FROM pending WHERE kind != 1)""")
         db.execute("DELETE FROM pending")
 
 
-def _steps(files: WorkspaceFiles, query: str, start: tuple[str, str]) -> Iterator[list[_Step]]:
+def _read_steps(files: WorkspaceFiles, query: str, start: tuple[str, str]) -> Iterator[list[_Step]]:
     after = start
-    while rows := files.index.rows(query, after):
+    while rows := files.index.fetch_rows(query, after):
         steps = [_step(row) for row in rows]
         after = (steps[-1].folder, steps[-1].name)
         yield steps
@@ -97,16 +97,16 @@ def _step(row: Any) -> _Step:
 
 
 def _remove_previous(files: WorkspaceFiles, folders: Directories, step: _Step) -> None:
-    """Removes what was at a path that becomes empty or gets another kind."""
+    """Remove the previous entry of a path that becomes empty or gets an entry of another kind."""
     try:
-        folder = folders.at(step.folder)
+        folder = folders.open(step.folder)
     except OSError:
-        return  # it was removed with its directory
+        return  # the entry was removed with its directory
     with suppress(FileNotFoundError):
         mode = os.stat(step.name, dir_fd=folder, follow_symlinks=False).st_mode
         if step.kind_before == _FILE and S_ISREG(mode):
             _archive_previous(files, folder, step)
-            with suppress(FileNotFoundError):  # then it was set aside
+            with suppress(FileNotFoundError):  # the file may have been renamed
                 os.unlink(step.name, dir_fd=folder)
         elif step.kind_before == _LINK and S_ISLNK(mode):
             os.unlink(step.name, dir_fd=folder)
@@ -117,13 +117,15 @@ def _remove_previous(files: WorkspaceFiles, folders: Directories, step: _Step) -
 def _remove_directory(step: _Step, folder: int) -> None:
     try:
         os.rmdir(step.name, dir_fd=folder)
-    except OSError:  # a program put something into it: keep it, unless its path is needed
+    except (
+        OSError
+    ):  # a program put something into the directory: keep it, unless its path is needed
         if step.kind != EntryKind.NONE:
             set_aside(step.name, folder)
 
 
 def _archive_previous(files: WorkspaceFiles, folder: int, step: _Step) -> None:
-    """Links the previous version into `objects`. A version that the index does not know is set aside in the tree."""
+    """Link the previous version into `objects`. Rename a version that the index does not have."""
     assert step.digest_before is not None
     if has_content_at(folder, step.name, step.observed, step.digest_before):
         with suppress(FileExistsError):
@@ -141,47 +143,46 @@ def _archive_previous(files: WorkspaceFiles, folder: int, step: _Step) -> None:
             db.execute("DELETE FROM objects WHERE digest = ?", (step.digest_before,))
 
 
-def _create_all(
+def _create_entries(
     files: WorkspaceFiles,
     folders: Directories,
     pool: WorkerPool[_FileInstaller],
     steps: list[_Step],
 ) -> None:
-    """Creates directories before their entries; the order of files does not matter."""
+    """Create directories before their entries; the order of files does not matter."""
     for step in steps:
         if step.kind == _DIRECTORY:
             _make_directory(files, folders, step)
         elif step.kind == _LINK:
-            _create_link(files, folders.make(step.folder), step)
-    new = (step for step in steps if step.kind == _FILE)
-    _save_stats(
-        files,
-        list(
-            chain.from_iterable(
-                pool.map_ordered(_FileInstaller.install, batches(new, FILES_PER_BATCH))
-            )
-        ),
-    )
+            _create_link(files, folders.open_or_create(step.folder), step)
+    new_files = (step for step in steps if step.kind == _FILE)
+    installed = pool.map_ordered(_FileInstaller.install, split_batches(new_files, FILES_PER_BATCH))
+    _save_stats(files, list(chain.from_iterable(installed)))
 
 
 class _FileInstaller(TreeWorker):
     """Moves files to their paths. Not thread-safe."""
 
     def __init__(self, files: WorkspaceFiles) -> None:
-        super().__init__(files.folders())
+        super().__init__(files.open_tree())
         self._files = files
 
     def install(self, steps: list[_Step]) -> list[tuple[Any, ...] | None]:
-        """Returns rows of stats."""
+        """Move files to their paths. Return their rows for `stats`; None for files that programs have changed."""
         self.done += len(steps)
-        return [_install_file(self._files, self.folders.make(step.folder), step) for step in steps]
+        return [
+            _install_file(self._files, self.folders.open_or_create(step.folder), step)
+            for step in steps
+        ]
 
 
 def _make_directory(files: WorkspaceFiles, folders: Directories, step: _Step) -> None:
     path = joined(step.folder, step.name)
     if step.source is not None:
-        materialize.publish(files, folders.make(step.folder), step.name, step.source, path)
-    folders.make(path)
+        materialize.publish(
+            files, folders.open_or_create(step.folder), step.name, step.source, path
+        )
+    folders.open_or_create(path)
 
 
 def _create_link(files: WorkspaceFiles, folder: int, step: _Step) -> None:
@@ -198,16 +199,16 @@ def _create_link(files: WorkspaceFiles, folder: int, step: _Step) -> None:
 
 
 def _install_file(files: WorkspaceFiles, folder: int, step: _Step) -> tuple[Any, ...] | None:
-    """Returns a row of stats; None when a program has changed the file already."""
-    with suppress(FileNotFoundError):  # it was moved before a crash
-        _rename(files, folder, step)
-    now = read_stat(step.name, folder)
-    if now is None or now.size != step.size or not has_mtime(step.mtime_ns, now.mtime_ns):
+    """Move a file to its path. Return its row for `stats`; None if a program has changed the file already."""
+    with suppress(FileNotFoundError):  # the file was moved before a crash
+        _move_into_tree(files, folder, step)
+    stat = read_stat(step.name, folder)
+    if stat is None or stat.size != step.size or not has_mtime(step.mtime_ns, stat.mtime_ns):
         return None
-    return (step.folder, step.name, now.size, now.mtime_ns, now.ino, now.ctime_ns)
+    return (step.folder, step.name, stat.size, stat.mtime_ns, stat.ino, stat.ctime_ns)
 
 
-def _rename(files: WorkspaceFiles, folder: int, step: _Step) -> None:
+def _move_into_tree(files: WorkspaceFiles, folder: int, step: _Step) -> None:
     assert step.digest is not None
     incoming, source = files.incoming.folder, step.source or step.digest.hex()
     os.utime(source, ns=(step.mtime_ns, step.mtime_ns), dir_fd=incoming)
@@ -222,7 +223,7 @@ def _rename(files: WorkspaceFiles, folder: int, step: _Step) -> None:
 
 
 def _clear_target(files: WorkspaceFiles, folder: int, step: _Step) -> bool:
-    """Clears the path for a file. Returns False if nothing was there."""
+    """Clear the path for a new file. Return False if the path was free."""
     try:
         mode = os.stat(step.name, dir_fd=folder, follow_symlinks=False).st_mode
         if step.kind_before == _FILE and S_ISREG(mode):
@@ -235,7 +236,7 @@ def _clear_target(files: WorkspaceFiles, folder: int, step: _Step) -> bool:
 
 
 def _save_stats(files: WorkspaceFiles, installed: list[tuple[Any, ...] | None]) -> None:
-    observed = now_ns()
-    rows = [(*row, observed) for row in installed if row is not None]
+    observed_ns = now_ns()
+    rows = [(*row, observed_ns) for row in installed if row is not None]
     with files.index.transaction() as db:
         db.executemany("INSERT OR REPLACE INTO stats VALUES (?, ?, ?, ?, ?, ?, ?)", rows)

@@ -1,8 +1,7 @@
-"""Builds new directories out of sight, each small file at its path; one rename of the outermost new directory publishes
-them.
+"""Builds new directories outside the tree, and publishes them by one rename of the outermost new directory.
 
-So a first push costs one rename for a directory, not one for a file. What an interrupted push has built goes to
-`incoming`, named by digest, for the next attempt.
+Each small file is written to its final path there. So a first push needs one rename for a directory instead of one for
+each file. Files of an interrupted push are moved to `incoming`, named by digest, for the next attempt.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from typing import Any, NamedTuple
 from hai_backend.domain.workspace import Entry, folder_of, folders_above
 from hai_backend.workspaces.contents import (
     CREATE,
-    digest_of,
-    open_in,
-    opened,
+    closing_descriptor,
+    hash_file,
+    open_for_reading,
     rename_no_replace,
     write_all,
 )
@@ -37,7 +36,7 @@ from hai_backend.workspaces.storage.workers import (
     FILE_SECONDS,
     FILES_PER_BATCH,
     WorkerPool,
-    batches,
+    split_batches,
 )
 
 _INSERT_LAID = "INSERT OR REPLACE INTO laid VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -48,7 +47,7 @@ _OCCUPIED = (FileExistsError, IsADirectoryError, NotADirectoryError)
 
 
 class Content(NamedTuple):
-    """A content that arrived, its files in new directories, and whether it is also needed elsewhere."""
+    """A content that arrived, its paths in new directories, and whether other paths need the content as well."""
 
     digest: bytes
     data: memoryview
@@ -57,14 +56,14 @@ class Content(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """The result of storing contents: rows of `laid`, and names of those that are in `incoming`."""
+    """The result of storing contents: rows for the table `laid`, and names of new files in `incoming`."""
 
     rows: list[tuple[Any, ...]]
     incoming: list[str]
 
 
 class Materializer:
-    """Stores contents: as files in new directories, otherwise in `incoming`. Not thread-safe."""
+    """Stores contents as files in new directories, or else in `incoming`. Not thread-safe."""
 
     def __init__(self, files: WorkspaceFiles, push: int) -> None:
         self._files = files
@@ -76,7 +75,7 @@ class Materializer:
 
     @property
     def is_used(self) -> bool:
-        """Tells whether it has created the root of the new directories."""
+        """Whether any new directory was created."""
         return self._folders is not None
 
     def close(self) -> None:
@@ -84,11 +83,11 @@ class Materializer:
             self._folders.close()
 
     def store(self, contents: Sequence[Content]) -> Stored:
-        """Stores all contents. Raises OSError."""
+        """Store all contents. Raise OSError."""
         stored = Stored([], [])
         for digest, data, targets, also_elsewhere in contents:
             for entry in targets:
-                row = self._put(entry, data)
+                row = self._write(entry, data)
                 if row is None:
                     also_elsewhere = True
                 else:
@@ -99,8 +98,8 @@ class Materializer:
             self.done += 1 + len(data) // FILE_BYTES
         return stored
 
-    def _put(self, entry: Entry, content: memoryview) -> tuple[Any, ...] | None:
-        """Writes a file to its final path. Returns its row, or None if something else has that path."""
+    def _write(self, entry: Entry, content: memoryview) -> tuple[Any, ...] | None:
+        """Write a file to its final path. Return its row for `laid`; None if another entry has that path."""
         folder, _, name = entry.path.rpartition("/")
         try:
             folder_fd = self._folder(folder)
@@ -109,13 +108,13 @@ class Materializer:
             return None
         try:
             write_all(file, content)
-            found = self._finish(file, entry)
+            status = self._set_attributes(file, entry)
         except BaseException:
             os.unlink(name, dir_fd=folder_fd)
             raise
         finally:
             os.close(file)
-        stat = (found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns, now_ns())
+        stat = (status.st_size, status.st_mtime_ns, status.st_ino, status.st_ctime_ns, now_ns())
         return (self._push, folder, name, entry.digest, entry.executable, *stat)
 
     def _folder(self, folder: str) -> int:
@@ -128,11 +127,11 @@ class Materializer:
             self._root.mkdir(exist_ok=True)
             self._folders = Directories(self._root, owner=self._files.owner)
         try:
-            return self._folders.at(folder)
+            return self._folders.open(folder)
         except FileNotFoundError:
-            return self._folders.make(folder)
+            return self._folders.open_or_create(folder)
 
-    def _finish(self, file: int, entry: Entry) -> os.stat_result:
+    def _set_attributes(self, file: int, entry: Entry) -> os.stat_result:
         if entry.executable:
             os.fchmod(file, 0o755)
         chown_to(file, self._files.owner)
@@ -158,38 +157,40 @@ class NewDirectories:
         """Tells whether anything was stored here."""
         return any(materializer.is_used for materializer in self._pool.workers)
 
-    def outermost_new(self, folder: str) -> str:
-        """Returns the outermost directory on this path that the newest revision lacks; empty if it has all of them."""
-        found = self._outermost.get(folder)
-        if found is None:
-            found = self._outermost[folder] = self._find_outermost(folder)
-        return found
+    def find_outermost_new(self, folder: str) -> str:
+        """Return the outermost directory of a path that the newest revision does not have; empty if it has all."""
+        outermost = self._outermost.get(folder)
+        if outermost is None:
+            outermost = self._outermost[folder] = self._find_outermost(folder)
+        return outermost
 
     def _find_outermost(self, folder: str) -> str:
         for path in (*folders_above(folder), folder) if folder else ():
-            if not self._files.index.rows(_EXISTS, (folder_of(path), path.rpartition("/")[2])):
+            if not self._files.index.fetch_rows(
+                _EXISTS, (folder_of(path), path.rpartition("/")[2])
+            ):
                 return path
         return ""
 
     def store(self, contents: Iterable[Content]) -> Iterator[str]:
-        """Stores contents, no two at the same path. Yields the names of those in `incoming`. Raises OSError."""
+        """Store contents with different paths. Yield the names of new files in `incoming`. Raise OSError."""
         for stored in self._pool.map_ordered(
-            Materializer.store, batches(contents, FILES_PER_BATCH)
+            Materializer.store, split_batches(contents, FILES_PER_BATCH)
         ):
             self._rows += stored.rows
             yield from stored.incoming
 
     def record(self) -> None:
-        """Records in the index what was stored since the last call."""
+        """Record in the index the files that were stored since the last call."""
         with self._files.index.transaction() as db:
             db.executemany(_INSERT_LAID, self._rows)
         self._rows.clear()
 
     def prepare_commit(self) -> None:
-        """Deletes files that are no longer needed, and marks the outermost directories as built, before the commit."""
+        """Prepare the commit: delete files that are no longer needed, and mark the outermost directories as built."""
         if not self.is_used:
             return
-        for folder, name in self._files.index.rows(_UNNEEDED, (self._push,)):
+        for folder, name in self._files.index.fetch_rows(_UNNEEDED, (self._push,)):
             os.unlink(f"{self._root}/{folder}/{name}")
             _remove_empty(f"{self._root}/{folder}", str(self._root))
         tops = {top.rpartition("/")[::2] for top in self._outermost.values() if top}
@@ -198,11 +199,11 @@ class NewDirectories:
             db.executemany(update, tops)
 
     def close(self) -> None:
-        """Salvages what was not committed, unless a pending commit still needs the directories."""
+        """Move uncommitted files to `incoming`, unless a pending commit still needs the directories."""
         self._pool.close()
         if not self.is_used:
             return
-        if self._files.index.rows("SELECT 1 FROM pending LIMIT 1"):
+        if self._files.index.fetch_rows("SELECT 1 FROM pending LIMIT 1"):
             return
         salvage(self._files, self._root)
         with self._files.index.transaction() as db:
@@ -210,55 +211,60 @@ class NewDirectories:
 
 
 def salvage(files: WorkspaceFiles, root: Path) -> None:
-    """Moves uncommitted files to `incoming`, named by their actual digest: some may be incomplete."""
+    """Move uncommitted files to `incoming`. They are named by their actual digest, because some may be incomplete."""
     for _, _, names, folder in os.fwalk(root):
         for name in names:
-            with opened(open_in(folder, name)) as file:
-                digest = digest_of(file).hex()
-                os.utime(file)  # its retention starts now
+            with closing_descriptor(open_for_reading(folder, name)) as file:
+                digest = hash_file(file).hex()
+                os.utime(file)  # so that garbage collection keeps the file for a day
                 os.fchmod(file, 0o644)
             os.rename(name, digest, src_dir_fd=folder, dst_dir_fd=files.incoming.folder)
     shutil.rmtree(root, ignore_errors=True)
 
 
 def recover(files: WorkspaceFiles) -> None:
-    """Salvages what another process left. Call it after all commits are applied."""
+    """Move the uncommitted files of another process to `incoming`. Call this after all commits are applied."""
     for name in os.listdir(files.laid):
         salvage(files, files.laid / name)
 
 
 def publish(files: WorkspaceFiles, folder: int, name: str, source: str, path: str) -> bool:
-    """Moves a built directory into an open directory. Returns False if it is not there (any more)."""
+    """Move a new directory into an open directory of the tree. Return False if it does not exist (any more)."""
     try:
         root = os.open(files.laid / source, OPEN_DIRECTORY)
     except FileNotFoundError:
         return False
-    with opened(root):
+    with closing_descriptor(root):
         return _move(root, path, folder, name)
 
 
-def _move(above: int, source: str, below: int, name: str) -> bool:
-    """Moves without replacing anything: directories are merged, and anything else that exists is set aside."""
+def _move(source_folder: int, source: str, target_folder: int, name: str) -> bool:
+    """Move an entry without replacing another one: merge directories, and rename any other existing entry."""
     try:
-        if rename_no_replace(source, above, name, below):
+        if rename_no_replace(source, source_folder, name, target_folder):
             return True
-        mode = os.stat(source, dir_fd=above, follow_symlinks=False).st_mode
+        mode = os.stat(source, dir_fd=source_folder, follow_symlinks=False).st_mode
     except FileNotFoundError:
         return False
-    with suppress(FileNotFoundError):  # then the file system does not support RENAME_NOREPLACE
-        if S_ISDIR(mode) and S_ISDIR(os.stat(name, dir_fd=below, follow_symlinks=False).st_mode):
-            return _join(above, source, below, name)
-        set_aside(name, below)
-    os.rename(source, name, src_dir_fd=above, dst_dir_fd=below)
+    # If the target does not exist, the file system does not support RENAME_NOREPLACE.
+    with suppress(FileNotFoundError):
+        target_mode = os.stat(name, dir_fd=target_folder, follow_symlinks=False).st_mode
+        if S_ISDIR(mode) and S_ISDIR(target_mode):
+            return _merge(source_folder, source, target_folder, name)
+        set_aside(name, target_folder)
+    os.rename(source, name, src_dir_fd=source_folder, dst_dir_fd=target_folder)
     return True
 
 
-def _join(above: int, source: str, below: int, name: str) -> bool:
-    source_fd = os.open(source, OPEN_DIRECTORY, dir_fd=above)
-    with opened(source_fd), opened(os.open(name, OPEN_DIRECTORY, dir_fd=below)) as target:
+def _merge(source_folder: int, source: str, target_folder: int, name: str) -> bool:
+    source_fd = os.open(source, OPEN_DIRECTORY, dir_fd=source_folder)
+    with (
+        closing_descriptor(source_fd),
+        closing_descriptor(os.open(name, OPEN_DIRECTORY, dir_fd=target_folder)) as target,
+    ):
         for inner in os.listdir(source_fd):
             _move(source_fd, inner, target, inner)
-    os.rmdir(source, dir_fd=above)
+    os.rmdir(source, dir_fd=source_folder)
     return True
 
 

@@ -1,4 +1,4 @@
-"""Protects what programs wrote since the newest revision: a change is applied only if the tree is as expected."""
+"""Protects files that programs wrote since the newest revision: no commit may replace them."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from hai_backend.workspaces.storage.workers import (
     NAMES_PER_BATCH,
     TreeWorker,
     WorkerPool,
-    batches,
+    split_batches,
 )
 
 
 def require_unchanged(files: WorkspaceFiles) -> None:
-    """Raises Conflict when programs changed what would be replaced: that must become a revision first."""
+    """Raise Conflict if programs changed entries that would be replaced. A scan must commit these first."""
     pool = WorkerPool(partial(_ChangeChecker, files), NAME_SECONDS, files.storage_speed)
-    with closing(pool), files.folders() as folders:
+    with closing(pool), files.open_tree() as folders:
         _check_rows(files, pool, "(s.laid IS NULL OR s.kind = 2)")
-        new_directories = files.index.rows(
+        new_directories = files.index.fetch_rows(
             "SELECT folder, name FROM staged WHERE kind = 2 AND laid NOT NULL"
         )
         if any(_is_folder(files, folders, joined(*row)) for row in new_directories):
@@ -42,9 +42,9 @@ def _check_rows(files: WorkspaceFiles, pool: WorkerPool[_ChangeChecker], conditi
         WHERE (e.kind IN (1, 3) OR e.kind IS NULL) AND {condition} AND (s.folder, s.name) > (?, ?)
         ORDER BY s.folder, s.name LIMIT 2000"""
     after = ("", "")
-    while rows := files.index.rows(query, after):
+    while rows := files.index.fetch_rows(query, after):
         after = (rows[-1][0], rows[-1][1])
-        for _ in pool.map_ordered(_ChangeChecker.require, batches(rows, NAMES_PER_BATCH)):
+        for _ in pool.map_ordered(_ChangeChecker.require, split_batches(rows, NAMES_PER_BATCH)):
             pass
 
 
@@ -52,11 +52,11 @@ class _ChangeChecker(TreeWorker):
     """Compares the tree with rows of the index. Not thread-safe."""
 
     def __init__(self, files: WorkspaceFiles) -> None:
-        super().__init__(files.folders())
+        super().__init__(files.open_tree())
         self._files = files
 
     def require(self, rows: list[Any]) -> None:
-        """Raises Conflict."""
+        """Raise Conflict if an entry differs from its row."""
         self.done += len(rows)
         missing_folder = None
         for folder, name, kind, *recorded in rows:
@@ -64,26 +64,29 @@ class _ChangeChecker(TreeWorker):
                 continue
             if not _is_folder(self._files, self.folders, folder):
                 missing_folder = folder
-            elif not _is_unchanged(self.folders.at(folder), name, kind, recorded):
-                raise _changed_by_program(joined(folder, name))
+            elif not _is_unchanged(self.folders.open(folder), name, kind, recorded):
+                raise _changed_by_program_error(joined(folder, name))
 
 
 def _is_folder(files: WorkspaceFiles, folders: Directories, folder: str) -> bool:
-    """Tells whether a directory exists. A missing one is created again; anything else there is set aside."""
+    """Return whether a directory exists. Raise Conflict if a program replaced it.
+
+    Missing directories are created later, and other entries with that name are renamed.
+    """
     try:
-        folders.at(folder)
+        folders.open(folder)
     except FileNotFoundError:
         return False
     except OSError as error:
-        recorded = files.index.entry(folder, files.index.newest().number)
+        recorded = files.index.get_entry(folder, files.index.newest_revision().number)
         if recorded is not None and recorded.kind is EntryKind.DIRECTORY:
-            raise _changed_by_program(folder) from error
+            raise _changed_by_program_error(folder) from error
         return False
     return True
 
 
-def _is_free(folder: int, name: str, kind: int) -> bool:
-    """Tells whether nothing is in the way that a scan would add to a revision; anything else will be set aside."""
+def _is_unoccupied(folder: int, name: str, kind: int) -> bool:
+    """Return whether a path has no entry that a scan would commit. Other entries are renamed later."""
     try:
         mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
         if S_ISLNK(mode):
@@ -96,10 +99,13 @@ def _is_free(folder: int, name: str, kind: int) -> bool:
 
 
 def _is_unchanged(folder: int, name: str, kind: int, recorded: list[Any]) -> bool:
-    """`recorded`: kind, digest and target of the newest revision's entry, and the file's stat; or nothing."""
+    """Return whether a path is as in the newest revision.
+
+    `recorded` has kind, digest and target of its entry, and the stat of the file; all None if there is no entry.
+    """
     kind_before, digest, target, *stat_row = recorded
     if kind_before is None:
-        return _is_free(folder, name, kind)
+        return _is_unoccupied(folder, name, kind)
     if kind_before == EntryKind.SYMLINK:
         return _is_link(folder, name, target)
     return _is_unchanged_file(folder, name, digest, stat_row)
@@ -120,7 +126,7 @@ def _is_unchanged_file(folder: int, name: str, digest: bytes, stat_row: list[Any
         return False
 
 
-def _changed_by_program(path: str) -> Conflict:
+def _changed_by_program_error(path: str) -> Conflict:
     return Conflict(
         f"a program on the cluster changed {path} since the newest revision; read the tree again",
         reason="REVISION_CHANGED",

@@ -1,6 +1,6 @@
-"""Splits the contents of one push message within the sizes that it claims, and verifies them against their digests.
+"""Splits the data of one push message into contents, and verifies the contents against their digests.
 
-Chunks of a file that is hashed anyway as it arrives are verified by that hash instead.
+Chunks of a file that is hashed while it arrives are verified by that hash instead.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MESSAGE_BYTES = 16 << 20  # limit of one message, after decompression
 
 @dataclass(frozen=True, slots=True)
 class ContentsMessage:
-    """Contents of one message: digests, sizes, and the concatenated data."""
+    """The contents of one message: digests, sizes, and the concatenated data."""
 
     digests: Sequence[bytes]
     sizes: Sequence[int]
@@ -27,40 +27,46 @@ class ContentsMessage:
 
 
 def split(message: ContentsMessage) -> list[tuple[bytes, memoryview]]:
-    """Returns each content with the digest that it claims. Raises Invalid if the message is inconsistent."""
+    """Return each content with the digest that the message claims. Raise Invalid if sizes and data do not match."""
     return list(_split(message, memoryview(_uncompressed(message))))
 
 
 def verify(contents: Iterable[tuple[bytes, memoryview]]) -> None:
-    """Raises Invalid if a content does not match its digest."""
-    bad = [digest for digest, content in contents if blake3(content).digest() != digest]
-    if bad:
-        raise bad_contents(
-            f"{len(bad)} contents do not match their digests, such as {bad[0].hex()}"
+    """Raise Invalid if a content does not match its digest."""
+    wrong = [digest for digest, content in contents if blake3(content).digest() != digest]
+    if wrong:
+        raise bad_contents_error(
+            f"{len(wrong)} contents do not match their digests, such as {wrong[0].hex()}"
         )
 
 
 def _uncompressed(message: ContentsMessage) -> bytes | memoryview:
-    """Returns the uncompressed data. A message that claims more than the limit is not decompressed at all."""
+    """Return the uncompressed data. Do not decompress a message that claims more than the limit."""
     total = sum(message.sizes)
     if len(message.digests) != len(message.sizes) or any(size < 0 for size in message.sizes):
-        raise bad_contents(f"{len(message.digests)} digests come with {len(message.sizes)} sizes")
+        raise bad_contents_error(
+            f"{len(message.digests)} digests come with {len(message.sizes)} sizes"
+        )
     if total > MESSAGE_BYTES:
-        raise bad_contents(f"a message of {total} bytes; at most {MESSAGE_BYTES} are accepted")
+        raise bad_contents_error(
+            f"a message of {total} bytes; at most {MESSAGE_BYTES} are accepted"
+        )
     data = _decompress(message.data, total) if message.compressed else message.data
     if len(data) != total:
-        raise bad_contents(f"{len(data)} bytes; their sizes say {total}")
+        raise bad_contents_error(f"{len(data)} bytes; their sizes say {total}")
     return data
 
 
 def _decompress(data: bytes | memoryview, total: int) -> bytes:
     try:
-        claimed = zstandard.frame_content_size(data)  # trusted regardless of max_output_size
+        claimed = zstandard.frame_content_size(
+            data
+        )  # zstandard allocates so much, whatever max_output_size is
         if claimed > total:
-            raise bad_contents(f"{claimed} bytes compressed; their sizes say {total}")
+            raise bad_contents_error(f"{claimed} bytes compressed; their sizes say {total}")
         return zstandard.ZstdDecompressor().decompress(data, max_output_size=total + 1)
     except zstandard.ZstdError as error:
-        raise bad_contents(f"cannot be decompressed to {total} bytes: {error}") from error
+        raise bad_contents_error(f"cannot be decompressed to {total} bytes: {error}") from error
 
 
 def _split(message: ContentsMessage, data: memoryview) -> Iterator[tuple[bytes, memoryview]]:
@@ -70,5 +76,5 @@ def _split(message: ContentsMessage, data: memoryview) -> Iterator[tuple[bytes, 
         offset += size
 
 
-def bad_contents(problem: str) -> Invalid:
+def bad_contents_error(problem: str) -> Invalid:
     return Invalid((Violation("contents", problem),), reason="BAD_CONTENTS")

@@ -18,62 +18,62 @@ from hai_backend.workspaces.storage.workers import (
     NAME_SECONDS,
     TreeWorker,
     WorkerPool,
-    batches,
+    split_batches,
 )
 
 _WORK_PER_FILE = 10  # removing a file takes as long as reading so many names
 
 
 class DirectoryFiles(NamedTuple):
-    """A directory and some names in it that are not directories."""
+    """A directory, and names of some of its entries that are not directories."""
 
     folder: str
     names: list[str]
 
 
 RemoveFiles = Callable[[int, DirectoryFiles], int]
-"""Removes those of the files in an open directory that may be removed. Returns the remaining bytes, at least 1 when
-anything remains."""
+"""Removes those files in an open directory that may be removed. Returns the remaining bytes, at least 1 if any file
+remains."""
 
 
 def remove_files(root: Path, remove: RemoveFiles, may_remove: Callable[[str], bool]) -> int:
-    """Removes files, then empty directories that may be removed. Returns the remaining bytes. Raises OSError."""
+    """Remove files, then empty directories that may be removed. Return the remaining bytes. Raise OSError."""
     remaining: dict[str, int] = {"": 0}
     with Directories(root) as folders:
         with closing(WorkerPool(partial(_FileRemover, root, remove), NAME_SECONDS)) as pool:
-            for folder, bytes_left in pool.map_ordered(
-                _FileRemover.remove, _files_by_directory(folders, remaining)
+            for folder, remaining_bytes in pool.map_ordered(
+                _FileRemover.remove, _list_files_by_directory(folders, remaining)
             ):
-                remaining[folder] += bytes_left
+                remaining[folder] += remaining_bytes
         for folder in list(remaining)[:0:-1]:
             if remaining[folder] == 0 and may_remove(folder):
-                os.rmdir(folder.rpartition("/")[2], dir_fd=folders.at(folder_of(folder)))
+                os.rmdir(folder.rpartition("/")[2], dir_fd=folders.open(folder_of(folder)))
             else:
                 remaining[folder_of(folder)] += remaining[folder] + 1
     return remaining[""]
 
 
-def _files_by_directory(
+def _list_files_by_directory(
     folders: Directories, directories: dict[str, int]
 ) -> Iterator[DirectoryFiles]:
-    """Yields the files of all directories, and adds each directory to `directories`, outer ones first."""
+    """Yield the files of all directories, and adds each directory to `directories`, outer ones first."""
     pending = deque([""])
     while pending:
         folder = pending.popleft()
-        subdirectories, names = _list_directory(folders.at(folder))
+        subdirectories, names = _list_directory(folders.open(folder))
         for name in subdirectories:
             directories[joined(folder, name)] = 0
             pending.append(joined(folder, name))
-        for batch in batches(names, FILES_PER_BATCH):
+        for batch in split_batches(names, FILES_PER_BATCH):
             yield DirectoryFiles(folder, batch)
 
 
 def _list_directory(descriptor: int) -> tuple[list[str], list[str]]:
     subdirectories: list[str] = []
     names: list[str] = []
-    with os.scandir(descriptor) as directories:
-        for item in directories:
-            (subdirectories if item.is_dir(follow_symlinks=False) else names).append(item.name)
+    with os.scandir(descriptor) as entries:
+        for entry in entries:
+            (subdirectories if entry.is_dir(follow_symlinks=False) else names).append(entry.name)
     return subdirectories, names
 
 
@@ -86,11 +86,11 @@ class _FileRemover(TreeWorker):
 
     def remove(self, files: DirectoryFiles) -> tuple[str, int]:
         self.done += _WORK_PER_FILE * len(files.names)
-        return files.folder, self._remove(self.folders.at(files.folder), files)
+        return files.folder, self._remove(self.folders.open(files.folder), files)
 
 
 def remove_tree(root: Path) -> None:
-    """Removes a tree completely, as far as permissions allow."""
+    """Remove a tree completely, as far as permissions allow."""
     with suppress(OSError):
         remove_files(root, _remove_all, lambda folder: True)
     shutil.rmtree(root, ignore_errors=True)  # the root, and files that were created meanwhile
@@ -98,7 +98,7 @@ def remove_tree(root: Path) -> None:
 
 def _remove_all(folder: int, files: DirectoryFiles) -> int:
     for name in files.names:
-        try:  # noqa: SIM105 - it is done for each file of a tree
+        try:  # noqa: SIM105 - suppress() is too slow for each file of a tree
             os.unlink(name, dir_fd=folder)
         except FileNotFoundError:
             pass

@@ -1,6 +1,6 @@
-"""Stores a change of a workspace in the table `staged`, and validates it before any file is written.
+"""Stages a change of a workspace in the table `staged`, validates the change, and commits it.
 
-Most steps are SQL over that table, so memory grows with the number of directories, not with that of files.
+Most steps are SQL over that table, so the memory depends on the number of directories, not on that of files.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from hai_backend.domain.workspace import (
     joined,
     pushed_problem,
 )
-from hai_backend.workspaces.index import FIELDS, Index, row_of
+from hai_backend.workspaces.index import FIELDS, Index, row_from_entry
 
-PROGRAMS = "tasks"  # author of revisions that contain what programs wrote
-UNGUARDED_REMOVALS = 10  # up to so many removals, their part of all files is not checked
+PROGRAMS = "tasks"  # the author of revisions with files that programs wrote
+UNGUARDED_REMOVALS = 10  # so many removals are always allowed
 _MAX_VIOLATIONS = 100  # violations in one error
 _FILE, _DIRECTORY = int(EntryKind.FILE), int(EntryKind.DIRECTORY)
 _INSERT_STAGED = (
@@ -37,30 +37,30 @@ _IS_EQUAL = """e.kind = s.kind AND e.executable = s.executable
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """Who creates a revision, and when."""
+    """The author of a revision, and the time of its creation."""
 
     name: str
     now: float
 
 
 def add_requested(index: Index, push: int, entries: Iterable[Entry]) -> None:
-    """Adds entries to the requested changes of a push. Raises Invalid with every entry that is not allowed."""
+    """Add entries to the requested changes of a push. Raise Invalid, which lists every entry that is not allowed."""
     entries = list(entries)
     raise_if_invalid(
         [(entry.path, problem) for entry in entries if (problem := pushed_problem(entry))]
     )
     with index.transaction() as db:
-        db.executemany(_INSERT_REQUESTED, ((push, *row_of(entry)) for entry in entries))
+        db.executemany(_INSERT_REQUESTED, ((push, *row_from_entry(entry)) for entry in entries))
 
 
 def drop_requested(index: Index, push: int) -> None:
-    """Forgets the requested changes of a push."""
+    """Forget the requested changes of a push."""
     with index.transaction() as db:
         db.execute("DELETE FROM wanted WHERE push = ?", (push,))
 
 
 def stage_requested(index: Index, push: int) -> None:
-    """Stages the requested changes of a push."""
+    """Stage the requested changes of a push."""
     with index.transaction() as db:
         db.execute("DELETE FROM staged")
         db.execute(
@@ -73,15 +73,15 @@ def stage_requested(index: Index, push: int) -> None:
 
 
 def stage(index: Index, pages: Iterable[Iterable[Entry]]) -> None:
-    """Stages changes of the server itself, which need no validation."""
+    """Stage changes of the server itself, which need no validation."""
     with index.transaction() as db:
         db.execute("DELETE FROM staged")
         for page in pages:
-            db.executemany(_INSERT_STAGED, map(row_of, page))
+            db.executemany(_INSERT_STAGED, map(row_from_entry, page))
 
 
 def raise_if_invalid(problems: list[tuple[str, str]]) -> None:
-    """Raises Invalid when there are problems."""
+    """Raise Invalid if there are problems, which are pairs of path and message."""
     if problems:
         violations = [
             Violation(path[:200], problem) for path, problem in problems[:_MAX_VIOLATIONS]
@@ -92,9 +92,9 @@ def raise_if_invalid(problems: list[tuple[str, str]]) -> None:
 
 
 def normalize(index: Index, *, allow_many_removals: bool = True) -> int:
-    """Drops changes without effect, adds missing parent directories, and validates the resulting tree.
+    """Drop changes without effect, add missing parent directories, and validate the resulting tree.
 
-    Returns the number of changes. Raises Invalid, or Conflict MANY_REMOVALS.
+    Return the number of changes. Raise Invalid, or Conflict MANY_REMOVALS.
     """
     with index.transaction() as db:
         _add_parents(db)
@@ -112,7 +112,7 @@ def normalize(index: Index, *, allow_many_removals: bool = True) -> int:
 
 
 def _kind_after(db: sqlite3.Connection, path: str) -> int | None:
-    """Returns the kind of a path after the change: 0 if the change removes it, None if it never existed."""
+    """Return the kind of a path after the change: 0 if the change removes it, None if it never existed."""
     folder, _, name = path.rpartition("/")
     staged = db.execute(
         "SELECT kind FROM staged WHERE folder = ? AND name = ?", (folder, name)
@@ -125,7 +125,7 @@ def _kind_after(db: sqlite3.Connection, path: str) -> int | None:
 
 
 def _parents(db: sqlite3.Connection) -> list[str]:
-    """Returns the directories that contain a staged entry, parents before children."""
+    """Return the directories that contain a staged entry, parents before children."""
     parents = {row[0] for row in db.execute("SELECT DISTINCT folder FROM staged WHERE kind != 0")}
     parents |= {above for folder in parents for above in folders_above(folder)}
     return sorted(parents - {""})
@@ -133,7 +133,9 @@ def _parents(db: sqlite3.Connection) -> list[str]:
 
 def _add_parents(db: sqlite3.Connection) -> None:
     missing = [path for path in _parents(db) if _kind_after(db, path) in (None, 0)]
-    db.executemany(_INSERT_STAGED, (row_of(Entry(path, EntryKind.DIRECTORY)) for path in missing))
+    db.executemany(
+        _INSERT_STAGED, (row_from_entry(Entry(path, EntryKind.DIRECTORY)) for path in missing)
+    )
 
 
 def _parents_not_directories(db: sqlite3.Connection) -> Iterator[tuple[str, str]]:
@@ -143,7 +145,7 @@ def _parents_not_directories(db: sqlite3.Connection) -> Iterator[tuple[str, str]
 
 
 def _replaced_non_empty_directories(db: sqlite3.Connection) -> Iterator[tuple[str, str]]:
-    """Yields each file or link that replaces a directory which still has entries after the change."""
+    """Yield each file or link that replaces a directory which still has entries after the change."""
     query = f"""SELECT s.folder, s.name FROM staged s CROSS JOIN entries e ON {_JOIN_CURRENT}
         WHERE e.kind = {_DIRECTORY} AND s.kind NOT IN (0, {_DIRECTORY})"""
     for folder, name in db.execute(query).fetchall():
@@ -159,7 +161,7 @@ def _has_entries_after_change(db: sqlite3.Connection, path: str) -> bool:
 
 
 def _retain_non_empty_directories(db: sqlite3.Connection) -> None:
-    """Cancels the removal of directories that still have entries, as clients may not know them. Children come first."""
+    """Cancel the removal of directories that still have entries, which clients may not know. Children come first."""
     query = f"""SELECT s.folder, s.name FROM staged s CROSS JOIN entries e ON {_JOIN_CURRENT}
         WHERE s.kind = 0 AND e.kind = {_DIRECTORY} ORDER BY s.folder DESC, s.name DESC"""
     for folder, name in db.execute(query).fetchall():
@@ -184,12 +186,12 @@ def _check_removals(db: sqlite3.Connection) -> None:
 
 
 def commit(index: Index, author: Author, *, already_on_disk: bool = False) -> Revision:
-    """Commits the staged change as a revision, durable on return, and records what has to be done to the files.
+    """Commit the staged change as a revision, durably, and record the work that remains on the files.
 
-    `already_on_disk`: the files match the change already. The cost depends on the change alone, not on the tree.
+    With `already_on_disk`, the files match the change already. The cost depends on the size of the change only.
     """
     with index.transaction(durable=True) as db:
-        revision = _insert_revision(db, index.newest(), author)
+        revision = _insert_revision(db, index.newest_revision(), author)
         if not already_on_disk:
             _add_pending(db)
         _update_entries(db, revision.number)
@@ -198,7 +200,7 @@ def commit(index: Index, author: Author, *, already_on_disk: bool = False) -> Re
 
 
 def _insert_revision(db: sqlite3.Connection, previous: Revision, author: Author) -> Revision:
-    """Inserts the revision, never older than the previous one: old revisions are deleted by time."""
+    """Insert the revision. Its time is never before that of the previous one, because deletion goes by time."""
     changed, removed, files, size = db.execute(f"""SELECT COALESCE(SUM(kind != 0), 0),
         COALESCE(SUM(kind = 0), 0), COALESCE(SUM(kind = {_FILE}), 0), COALESCE(SUM(size), 0)
         FROM staged""").fetchone()
@@ -219,7 +221,7 @@ def _insert_revision(db: sqlite3.Connection, previous: Revision, author: Author)
 
 
 def _add_pending(db: sqlite3.Connection) -> None:
-    """Records the pending work. Files in new directories are published with their directory, unchanged."""
+    """Record the pending work. Files in new directories are published with their directory, unchanged."""
     db.execute(f"""INSERT INTO pending
         SELECT s.folder, s.name, s.kind, s.executable, s.size, s.mtime_ns, s.digest, s.target,
           COALESCE(s.source, s.laid), COALESCE(e.kind, 0), e.digest
@@ -232,7 +234,7 @@ def _add_pending(db: sqlite3.Connection) -> None:
 
 
 def _update_entries(db: sqlite3.Connection, number: int) -> None:
-    """Updates `entries`. The joins start at `staged`: SQLite never reorders a CROSS JOIN."""
+    """Update `entries`. The joins start at `staged`: SQLite never reorders a CROSS JOIN."""
     db.execute(
         f"""INSERT OR REPLACE INTO entries(folder, name, born, gone, {FIELDS})
         SELECT e.folder, e.name, e.born, ?, {_FIELDS_OF_E} FROM staged s CROSS JOIN entries e ON {_JOIN_CURRENT}""",

@@ -1,1 +1,1 @@
-"""Work on the storage itself: directories without links, many threads where it is slow."""
+"""Accesses storage: directories without links, scans, and many threads where storage is slow."""

@@ -1,8 +1,8 @@
-"""Reads and writes large files past the page cache.
+"""Reads and writes large files without the page cache.
 
-What a push brings is on disk before it is acknowledged. The page cache would copy it, write it back later, and still
-make the push wait, and it would evict what tasks read. So blocks go directly to disk (O_DIRECT, which needs aligned
-memory), one in a thread while the next is filled; older versions are read the same way.
+The contents of a push are on disk before the push is acknowledged. The page cache would only copy these contents, and
+would evict the files that tasks read. So blocks go directly to disk (O_DIRECT, which needs aligned memory): a thread
+writes one block while the next one is filled. Older versions are read in the same way.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class DirectWriter:
         _set_direct(file, True)
 
     def add(self, content: memoryview) -> None:
-        """Appends these bytes. Raises OSError, also for bytes that were added earlier."""
+        """Append bytes. An OSError may concern bytes that were added earlier."""
         while content:
             size = min(len(content), BLOCK_BYTES - self._filled)
             self._blocks[0][self._filled : self._filled + size] = content[:size]
@@ -56,12 +56,12 @@ class DirectWriter:
 
     def _wait(self) -> None:
         if self._pending_write is not None:
-            self._pending_write.result()  # a failed write raises again
+            self._pending_write.result()  # raises the error of a failed write
             self._pending_write = None
             self.written = self._offset
 
     def finish(self) -> None:
-        """Writes the remaining bytes. The end of a file is not aligned, so it goes through the page cache."""
+        """Write the remaining bytes. The end of a file is not aligned, so it goes through the page cache."""
         self._wait()
         _set_direct(self._file, False)
         write_all_at(self._file, self._offset, self._blocks[0][: self._filled])
@@ -80,10 +80,9 @@ class DirectReader:
         self._blocks: list[memoryview] = []
 
     def read(self, parts: Iterable[tuple[int, int, int]]) -> Iterator[memoryview]:
-        """Yields parts of open files, given as (file, offset, size of at most BLOCK_BYTES); each is valid until the
-        next one.
+        """Yield parts of open files. Each part is (file, offset, size), with at most BLOCK_BYTES.
 
-        A file that has become shorter yields fewer bytes. Raises OSError.
+        A yielded part is valid until the next one. A file that has become shorter yields fewer bytes. Raise OSError.
         """
         pending = deque[Future[memoryview]]()
         try:
@@ -99,7 +98,7 @@ class DirectReader:
 
 
 def _two_blocks() -> list[memoryview]:
-    """Allocates aligned memory, with space for a part at an unaligned offset."""
+    """Allocate aligned memory, with space for a part at an unaligned offset."""
     return [memoryview(mmap.mmap(-1, BLOCK_BYTES + _ALIGNMENT)) for _ in range(2)]
 
 
@@ -125,12 +124,12 @@ def _write(file: int, offset: int, block: memoryview) -> None:
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise
-        _set_direct(file, False)  # needs another alignment, or does not support O_DIRECT
+        _set_direct(file, False)  # the disk needs another alignment, or does not support O_DIRECT
         write_all_at(file, offset, block)
 
 
 def _set_direct(file: int, direct: bool) -> None:
-    """Sets or clears O_DIRECT, as far as the file system supports it."""
+    """Set or clears O_DIRECT, as far as the file system supports it."""
     flags = fcntl.fcntl(file, fcntl.F_GETFL)
     with suppress(OSError):
         fcntl.fcntl(file, fcntl.F_SETFL, flags | _DIRECT if direct else flags & ~_DIRECT)

@@ -1,7 +1,7 @@
-"""Opens directories below a root that users' programs write into.
+"""Opens directories below a root into which programs of users write.
 
 Each part of a path is opened relative to its open parent, and no symbolic link is followed. So a program that changes
-the tree at the same time cannot lead the server outside of the root.
+the tree at the same time cannot lead the server out of the root.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Directories:
-    """Opens directories by path, and keeps the last one and its parents open. Not thread-safe."""
+    """Opens directories by path. Keeps the last one and its parents open. Not thread-safe."""
 
     def __init__(self, root: Path, *, owner: int = 0) -> None:
         self.root = os.open(root, OPEN_DIRECTORY)
@@ -38,12 +38,12 @@ class Directories:
         self._close_below(0)
         os.close(self.root)
 
-    def at(self, folder: str) -> int:
-        """Opens a directory; it stays open until the next call. Raises OSError, also for a link or a file."""
+    def open(self, folder: str) -> int:
+        """Open a directory, which stays open until the next call. Raise OSError, also for a link or a file."""
         return self._walk(folder, make=False)
 
-    def make(self, folder: str) -> int:
-        """Opens a directory. Creates missing directories; renames a file or link that is in the way."""
+    def open_or_create(self, folder: str) -> int:
+        """Open a directory. Create missing directories, and rename a file or link that has the name of one."""
         return self._walk(folder, make=True)
 
     def _walk(self, folder: str, *, make: bool) -> int:
@@ -67,13 +67,12 @@ class Directories:
             if not make:
                 raise
             set_aside(name, parent)
-        with suppress(
-            FileExistsError
-        ):  # another thread may have created it, through an object of its own
+        # Another thread may have created the directory through its own Directories.
+        with suppress(FileExistsError):
             os.mkdir(name, 0o755, dir_fd=parent)
-        made = os.open(name, OPEN_DIRECTORY, dir_fd=parent)
-        chown_to(made, self._owner)
-        return made
+        descriptor = os.open(name, OPEN_DIRECTORY, dir_fd=parent)
+        chown_to(descriptor, self._owner)
+        return descriptor
 
     def _close_below(self, depth: int) -> None:
         while len(self._open) > depth:
@@ -81,19 +80,19 @@ class Directories:
 
 
 def chown_to(descriptor: int, owner: int) -> None:
-    """Changes the owner of an open file. Does nothing if `owner` is 0 or the server does not run as root."""
+    """Change the owner of an open file. Do nothing if `owner` is 0 or the server does not run as root."""
     if owner and os.geteuid() == 0:
         os.fchown(descriptor, owner, owner)
 
 
 def chown_entry(name: str, directory: int, owner: int) -> None:
-    """Changes the owner of an entry of an open directory, of a link itself. Does nothing where chown_to does not."""
+    """Change the owner of an entry in an open directory as `chown_to` does. Do not follow links."""
     if owner and os.geteuid() == 0:
         os.chown(name, owner, owner, dir_fd=directory, follow_symlinks=False)
 
 
 def set_aside(name: str, directory: int) -> str:
-    """Renames an entry to an unused name in the same directory, and returns that name. The next scan adds it."""
+    """Rename an entry to an unused name in the same directory, and return that name. The next scan commits it."""
     stem = name.encode()[:200].decode(errors="ignore")
     for number in range(1, 1000):
         new_name = f"{stem}.conflict-{number}"

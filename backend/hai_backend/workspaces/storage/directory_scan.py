@@ -1,7 +1,7 @@
-"""Finds what differs from the index in a directory of the tree. Accesses storage only, never the index.
+"""Finds the entries of a directory that differ from the index. It accesses storage only, never the index.
 
-Only files whose stat does not settle it are read. A file that changes while it is read, or cannot be read, counts as
-unchanged.
+A file is read only if its stat does not prove that it is unchanged. A file that cannot be read, or changes while it is
+read, counts as unchanged.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from stat import S_ISDIR, S_ISLNK, S_ISREG
 from typing import Any, NamedTuple
 
 from hai_backend.domain.workspace import OWN, Entry, EntryKind, joined, path_problem, target_problem
-from hai_backend.workspaces.contents import digest_of, open_in, opened
+from hai_backend.workspaces.contents import closing_descriptor, hash_file, open_for_reading
 from hai_backend.workspaces.files import now_ns
-from hai_backend.workspaces.index import entry_of
-from hai_backend.workspaces.storage.file_stat import GRANULE_NS, stat_of
+from hai_backend.workspaces.index import entry_from_row
+from hai_backend.workspaces.storage.file_stat import GRANULE_NS, make_stat
 from hai_backend.workspaces.storage.workers import TreeWorker
 
 _SPECIAL, _UNREADABLE = "is a special file (socket, pipe or device)", "cannot be read"
@@ -25,10 +25,10 @@ _WORK_PER_HASH, _BYTES_PER_WORK = 20, 1 << 16
 
 
 class ScanRequest(NamedTuple):
-    """A request to scan a directory. Each name that is scanned is removed from `recorded`, the rows of the index by
-    name.
+    """A request to scan a directory.
 
-    Without `names`, all entries are scanned, but at most `limit`. `granule_ns`: resolution of the storage's clock.
+    `recorded` has the rows of the index by name; a scan removes each existing name. If `names` is None, all entries are
+    scanned, but at most `limit`. `granule_ns` is the resolution of the clock of the storage.
     """
 
     folder: str
@@ -39,7 +39,7 @@ class ScanRequest(NamedTuple):
 
 
 Difference = tuple[Any, Entry | None, Entry | None]
-"""A difference: the recorded row and entry if there are any, and the current entry, if it may be in a revision."""
+"""The recorded row and entry if there are any, and the current entry if a revision may contain it."""
 
 
 @dataclass(slots=True)
@@ -58,10 +58,10 @@ class DirectoryScan(TreeWorker):
     """Scans directories. Not thread-safe."""
 
     def scan(self, request: ScanRequest) -> ScanResult:
-        """Scans a directory. Raises OSError when the tree does not exist."""
+        """Scan a directory. Raise OSError when the tree does not exist."""
         result = ScanResult()
         try:
-            descriptor = self.folders.at(request.folder)
+            descriptor = self.folders.open(request.folder)
             names = os.listdir(descriptor) if request.names is None else request.names
             result.remaining = names[request.limit :]
             self._scan_names(request, descriptor, names[: request.limit], result)
@@ -104,7 +104,7 @@ class DirectoryScan(TreeWorker):
         if problem := _name_problem(path):
             result.passed_over.append((path, problem))
             return
-        recorded = entry_of((folder, *row[:7])) if row is not None else None
+        recorded = entry_from_row((folder, *row[:7])) if row is not None else None
         if S_ISDIR(stat.st_mode):
             result.subdirectories.append(path)
             entry: Entry | None = Entry(path, EntryKind.DIRECTORY)
@@ -121,21 +121,21 @@ class DirectoryScan(TreeWorker):
     def _scan_file(
         self, folder: str, descriptor: int, name: str, recorded: Entry | None, result: ScanResult
     ) -> Entry | None:
-        """Reads a file. Returns the recorded entry if the file cannot be read or changes meanwhile."""
+        """Read a file. Return the recorded entry if the file cannot be read or changes meanwhile."""
         try:
-            file = open_in(descriptor, name)
+            file = open_for_reading(descriptor, name)
         except PermissionError:
             result.passed_over.append((joined(folder, name), _UNREADABLE))
             return recorded
         except OSError:
             return recorded
-        with opened(file):
+        with closing_descriptor(file):
             observed_ns, before = now_ns(), os.fstat(file)
-            digest = digest_of(file)
+            digest = hash_file(file)
             after = os.fstat(file)
-        stat = stat_of(after)
+        stat = make_stat(after)
         self.done += _WORK_PER_HASH * (1 + stat.size // _BYTES_PER_WORK)
-        if stat_of(before) != stat or not S_ISREG(after.st_mode):
+        if make_stat(before) != stat or not S_ISREG(after.st_mode):
             return recorded
         result.stats.append(
             (folder, name, stat.size, stat.mtime_ns, stat.ino, stat.ctime_ns, observed_ns)
@@ -148,7 +148,7 @@ class DirectoryScan(TreeWorker):
 def _scan_link(
     path: str, name: str, descriptor: int, recorded: Entry | None, result: ScanResult
 ) -> Entry | None:
-    """Reads a link. Returns None if it leads outside, unless a client has pushed it like this."""
+    """Read a link. Return None if the link leads outside, unless a client has pushed exactly this link."""
     try:
         target = os.readlink(name, dir_fd=descriptor)
         if (
@@ -169,7 +169,10 @@ def _scan_link(
 
 
 def _is_unchanged(row: Any, stat: os.stat_result, granule_ns: int) -> bool:
-    """The usual case for each file: its stat is the recorded one, and it was old when it was recorded."""
+    """Return whether a stat proves that a file is unchanged.
+
+    That is the usual case: the stat is the recorded one, and the file was already old when the stat was recorded.
+    """
     return bool(
         row[1] == EntryKind.FILE
         and row[8] == stat.st_mtime_ns
@@ -181,7 +184,7 @@ def _is_unchanged(row: Any, stat: os.stat_result, granule_ns: int) -> bool:
 
 
 def _name_problem(path: str) -> str:
-    """Returns why a path cannot be in a tree; empty if it can."""
+    """Return why a path cannot be in a tree; empty if it can."""
     try:
         return path_problem(path)
     except UnicodeEncodeError:  # a name that is not UTF-8

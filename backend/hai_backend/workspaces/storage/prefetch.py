@@ -1,6 +1,6 @@
-"""Reads small files ahead, in many threads where storage is slow.
+"""Prefetches small files, in many threads where storage is slow.
 
-Large files, and those with any problem, are left to the sequential reader.
+Large files, and files that cannot be read, are left to the caller.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from functools import partial
 from typing import Protocol
 
 from hai_backend.domain.errors import HaiError
-from hai_backend.workspaces.contents import opened
+from hai_backend.workspaces.contents import closing_descriptor
 from hai_backend.workspaces.storage.directories import Directories
 from hai_backend.workspaces.storage.workers import (
     FILE_SECONDS,
     StorageSpeed,
     TreeWorker,
     WorkerPool,
-    batches,
+    split_batches,
 )
 
 _FILES_PER_BATCH, _BYTES_PER_BATCH = 4, 512 << 10  # limits of one batch of a thread
@@ -32,19 +32,21 @@ class FileSource(Protocol):
     def storage_speed(self) -> StorageSpeed:
         """The measured speed of the storage."""
 
-    def folders(self) -> Directories:
-        """Opens the directories again. Raises HaiError or OSError."""
+    def open_tree(self) -> Directories:
+        """Open the tree. Raise HaiError or OSError."""
 
     def open(self, folders: Directories, path: str, max_bytes: int | None = None) -> int | None:
-        """Opens a file for reading; None if it has more than `max_bytes` bytes. Raises HaiError."""
+        """Open a file for reading. Return None if the file has more than `max_bytes` bytes. Raise HaiError."""
 
 
-def small_files(source: FileSource, paths: Sequence[str]) -> Generator[bytes | None]:
-    """Yields the content of each file; None if it was not read."""
+def prefetch_small_files(source: FileSource, paths: Sequence[str]) -> Generator[bytes | None]:
+    """Yield the content of each file in order; None for files that were not read."""
     with closing(
         WorkerPool(partial(_SmallFileReader, source), FILE_SECONDS, source.storage_speed)
     ) as pool:
-        for contents in pool.map_ordered(_SmallFileReader.read, batches(paths, _FILES_PER_BATCH)):
+        for contents in pool.map_ordered(
+            _SmallFileReader.read, split_batches(paths, _FILES_PER_BATCH)
+        ):
             yield from contents
 
 
@@ -52,7 +54,7 @@ class _SmallFileReader(TreeWorker):
     """Not thread-safe."""
 
     def __init__(self, source: FileSource) -> None:
-        super().__init__(source.folders())
+        super().__init__(source.open_tree())
         self._source = source
 
     def read(self, paths: list[str]) -> list[bytes | None]:
@@ -69,7 +71,7 @@ class _SmallFileReader(TreeWorker):
             file = self._source.open(self.folders, path, max_bytes)
             if file is None:
                 return None
-            with opened(file):
+            with closing_descriptor(file):
                 size = os.fstat(file).st_size
                 content = os.pread(file, min(size, max_bytes), 0)
         except (HaiError, OSError):

@@ -1,6 +1,6 @@
-"""Reports changes below a tree that clients follow: from kernel events, or by suspecting everything every few seconds.
+"""Reports changes below a tree that clients follow, from kernel events or by a request for a scan every few seconds.
 
-The kernel reports only what programs of this machine do, so storage that other machines write to must be scanned.
+The kernel reports only changes by programs of this machine, so storage to which other machines write must be scanned.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hai_backend.workspaces.registry import WorkspaceRegistry
 
 POLL_SECONDS = 5.0
 _BURST_SECONDS = 0.05  # events within this time are one change
-_MAX_READS = 64  # each returns many events; more than the kernel queues
+_MAX_READS = 64  # together more events than the kernel queues
 _KERNEL_LIMITS = "fs.inotify.max_user_watches and fs.inotify.max_user_instances"
 _NETWORK_FILE_SYSTEMS = frozenset(
     {"9p", "afs", "cifs", "fuse", "nfs", "nfs4", "smb3", "smbfs", "virtiofs"}
@@ -33,8 +33,8 @@ _CLUSTER_FILE_SYSTEMS = frozenset(
 log = structlog.get_logger(__name__)
 
 
-async def changes(registry: WorkspaceRegistry, tree: Path) -> AsyncGenerator[set[str] | None]:
-    """Yields the paths that have changed since the last ones; None (also at the start) if any path may have changed."""
+async def watch_changes(registry: WorkspaceRegistry, tree: Path) -> AsyncGenerator[set[str] | None]:
+    """Yield the paths that have changed since the last ones. Yield None, also at first, if all may have changed."""
     try:
         while await registry.run_in_thread(partial(_kernel_reports_all, tree)):
             async with aclosing(_kernel_events(registry, tree)) as events:
@@ -53,13 +53,13 @@ async def changes(registry: WorkspaceRegistry, tree: Path) -> AsyncGenerator[set
 
 
 def _kernel_reports_all(tree: Path) -> bool:
-    """Tells whether only this machine writes here: not on network or cluster file systems."""
+    """Return whether only this machine can write to a tree, which is not so on network and cluster file systems."""
     kind = file_system(tree).partition(".")[0]
     return sys.platform == "linux" and kind not in _NETWORK_FILE_SYSTEMS | _CLUSTER_FILE_SYSTEMS
 
 
 def file_system(path: Path) -> str:
-    """Returns Linux's name of the file system of a path, as in `fuse.sshfs`; empty if unknown."""
+    """Return Linux's name of the file system of a path, as in `fuse.sshfs`; empty if unknown."""
     try:
         device = os.stat(path).st_dev
         lines = Path("/proc/self/mountinfo").read_text("utf-8", "replace").splitlines()
@@ -75,14 +75,14 @@ def file_system(path: Path) -> str:
 async def _kernel_events(
     registry: WorkspaceRegistry, tree: Path
 ) -> AsyncGenerator[set[str] | None]:
-    """Yields changed paths. Ends when events were lost or the directory was replaced. Raises OSError at limits."""
+    """Yield changed paths until events are lost or the directory is replaced. Raise OSError at limits of the kernel."""
     with closing(Inotify(str(tree), OWN.__eq__)) as inotify:
         await registry.run_in_thread(partial(inotify.add, ""))
         yield None
         while True:
             await _wait_readable(inotify.file)
             await asyncio.sleep(_BURST_SECONDS)
-            paths = await registry.run_in_thread(partial(_read, inotify))
+            paths = await registry.run_in_thread(partial(_read_events, inotify))
             if paths is None:
                 return
             if paths:
@@ -90,7 +90,7 @@ async def _kernel_events(
 
 
 async def _wait_readable(file: int) -> None:
-    """Waits until there is something to read."""
+    """Wait until a file can be read without waiting."""
     loop, ready = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(file, ready.set)
     try:
@@ -99,14 +99,14 @@ async def _wait_readable(file: int) -> None:
         loop.remove_reader(file)
 
 
-def _read(inotify: Inotify) -> set[str] | None:
-    """Returns all reported paths; None if events were lost. Raises OSError."""
-    found = set[str]()
+def _read_events(inotify: Inotify) -> set[str] | None:
+    """Return all reported paths; None if events were lost. Raise OSError."""
+    changed = set[str]()
     for _ in range(_MAX_READS):
         paths = inotify.read()
         if paths is None:
             return None
         if not paths:
             break
-        found |= paths
-    return found
+        changed |= paths
+    return changed

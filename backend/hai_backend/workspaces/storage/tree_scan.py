@@ -1,9 +1,9 @@
-"""Scans the tree for what programs wrote, and commits it as a revision.
+"""Scans the tree for changes by programs, and commits these as a revision.
 
 Entries that cannot be in a revision (special files, links that lead outside, invalid names) are skipped and reported.
-Private entries of the server do not exist here: if a revision has some, the next one does not, and the files are kept.
-If the kernel reported the changed paths, only these are scanned. Where storage is slow, many directories are scanned at
-a time; only this module accesses the index.
+Private entries of the server are ignored: if a revision has some, the next one does not, and the files are kept. If the
+kernel reported the changed paths, only these are scanned. Where storage is slow, threads scan many directories at once;
+only this module accesses the index.
 """
 
 from __future__ import annotations
@@ -40,12 +40,11 @@ from hai_backend.workspaces.storage.workers import (
     NAME_SECONDS,
     NAMES_PER_BATCH,
     WorkerPool,
-    batches,
+    split_batches,
 )
 
-_EVENT_GRANULE_NS = (
-    20_000_000  # clock of local storage, which reports changes: two ticks of a slow clock
-)
+# Local storage, which reports changes, has a finer clock: two ticks of a slow one.
+_EVENT_GRANULE_NS = 20_000_000
 _RECORDED = """SELECT e.name, kind, executable, e.size, e.mtime_ns, digest, target,
     s.size, s.mtime_ns, s.ino, s.ctime_ns, s.seen_ns
     FROM entries e LEFT JOIN stats s ON s.folder = e.folder AND s.name = e.name
@@ -57,19 +56,19 @@ _BELOW = f"""SELECT folder, name, {FIELDS} FROM entries
     WHERE gone = 0 AND (folder = :path OR (folder > :path || '/' AND folder < :path || '0'))"""
 
 
-def scan(
+def scan_tree(
     files: WorkspaceFiles,
     author: Author,
     passed_over: PassedOver | None = None,
     paths: Collection[str] | None = None,
 ) -> Revision:
-    """Commits what is on storage and returns the newest revision; `passed_over` collects what was skipped.
+    """Commit the state of the tree, and return the newest revision. Add skipped entries to `passed_over`.
 
-    `paths`: the kernel reported these, so nothing else but what is below them has changed.
+    If `paths` is not None, the kernel has reported that nothing has changed except these paths and those below them.
     """
-    apply.apply(files)
+    apply.apply_pending(files)
     with closing(
-        WorkerPool(lambda: DirectoryScan(files.folders()), NAME_SECONDS, files.storage_speed)
+        WorkerPool(lambda: DirectoryScan(files.open_tree()), NAME_SECONDS, files.storage_speed)
     ) as pool:
         walk = _TreeWalk(files, pool, passed_over or PassedOver(), paths)
         staging.stage(files.index, walk.changes())
@@ -77,7 +76,7 @@ def scan(
     newest = (
         staging.commit(files.index, author, already_on_disk=True)
         if changed
-        else files.index.newest()
+        else files.index.newest_revision()
     )
     walk.save_stats()  # only after the commit: a stat proves the digest of the newest revision
     return newest
@@ -96,14 +95,14 @@ class _TreeWalk:
         self._passed_over = passed_over
         self._stats: list[tuple[Any, ...]] = []
         self._granule_ns = GRANULE_NS if paths is None else _EVENT_GRANULE_NS
-        # directories to scan, with names: only these entries
+        # Directories to scan; if there are names, only these entries of a directory
         self._pending = deque[tuple[str, Sequence[str] | None]]([("", None)])
         if paths is not None:
             self._pending = deque(_group_by_directory(files.index, paths).items())
         self._started = deque[tuple[ScanRequest, Future[ScanResult]]]()
 
     def changes(self) -> Iterator[list[Entry]]:
-        """Yields what differs from the index, directory by directory."""
+        """Yield the entries that differ from the index, directory by directory."""
         while self._pending or self._started:
             while self._pending and len(self._started) < self._pool.max_pending:
                 self._started.append(self._submit(*self._pending.popleft()))
@@ -114,9 +113,9 @@ class _TreeWalk:
         self, folder: str, names: Sequence[str] | None
     ) -> tuple[ScanRequest, Future[ScanResult]]:
         if names is None:
-            rows = self._files.index.rows(_RECORDED, (folder,))
+            rows = self._files.index.fetch_rows(_RECORDED, (folder,))
         else:
-            rows = self._files.index.rows(_RECORDED_NAMES, (folder, json.dumps(names)))
+            rows = self._files.index.fetch_rows(_RECORDED_NAMES, (folder, json.dumps(names)))
         recorded = {row[0]: row for row in rows}
         limit = NAMES_PER_BATCH if self._pool.max_pending > 1 else sys.maxsize
         request = ScanRequest(folder, recorded, limit, names, self._granule_ns)
@@ -148,7 +147,8 @@ class _TreeWalk:
         result = first.result()
         yield result
         remaining = (
-            request._replace(names=names) for names in batches(result.remaining, NAMES_PER_BATCH)
+            request._replace(names=names)
+            for names in split_batches(result.remaining, NAMES_PER_BATCH)
         )
         yield from self._pool.map_ordered(DirectoryScan.scan, remaining)
 
@@ -172,24 +172,24 @@ class _TreeWalk:
         yield Entry(path, EntryKind.NONE)
 
     def _descendants(self, path: str) -> Iterator[Entry]:
-        for row in self._files.index.rows(_BELOW, {"path": path}):
+        for row in self._files.index.fetch_rows(_BELOW, {"path": path}):
             yield Entry(joined(row[0], row[1]), EntryKind.NONE)
 
 
 def _group_by_directory(index: Index, paths: Collection[str]) -> dict[str, Sequence[str]]:
-    """Groups names by directory. A directory that the index does not have is scanned completely."""
+    """Group names by directory. Of a path in a new directory, the outermost new directory counts."""
     directories: dict[str, bool] = {}
 
     def is_directory(path: str) -> bool:
         folder, _, name = path.rpartition("/")
         if path not in directories:
-            directories[path] = bool(index.rows(_IS_DIRECTORY, (folder, name)))
+            directories[path] = bool(index.fetch_rows(_IS_DIRECTORY, (folder, name)))
         return directories[path]
 
     grouped = defaultdict[str, dict[str, None]](dict)
     for path in sorted(filter(_is_text, paths)):
-        created = (above for above in folders_above(path) if not is_directory(above))
-        folder, _, name = next(created, path).rpartition("/")
+        new_directories = (parent for parent in folders_above(path) if not is_directory(parent))
+        folder, _, name = next(new_directories, path).rpartition("/")
         grouped[folder][name] = None
     return {folder: list(names) for folder, names in grouped.items()}
 

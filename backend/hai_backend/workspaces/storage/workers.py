@@ -1,7 +1,7 @@
 """Runs work on storage sequentially, or in many threads where storage is slow.
 
-On a local disk each call takes microseconds, and threads would only get in each other's way. Over a network each call
-takes a round trip, and sequential calls wait for all of them. The first calls are measured to find out.
+On a local disk a call takes microseconds, and threads would only cost time. Over a network each call takes a round
+trip, and threads can wait for many concurrently. The first calls are measured to distinguish both.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from typing import Generic, Protocol, TypeVar
 from hai_backend.workspaces.storage.directories import Directories
 
 THREADS = 16
-FILES_PER_BATCH, NAMES_PER_BATCH = 10, 100  # of one thread
-TRIAL_SECONDS = 0.05  # shorter measurements say nothing
-SLOW_SECONDS = 60.0  # how long a measurement is valid
-# Creating a small file takes this long, and writing so many bytes about as long; a local disk takes 1.5e-4 s.
+FILES_PER_BATCH, NAMES_PER_BATCH = 10, 100  # for one thread
+TRIAL_SECONDS = 0.05  # shorter measurements are ignored
+SLOW_SECONDS = 60.0  # how long slow storage counts as slow
+# The time to create a small file on slow storage, and the bytes that take as long; a local disk takes 1.5e-4 s.
 FILE_SECONDS, FILE_BYTES = 5e-4, 16 << 10
-NAME_SECONDS = 50e-6  # reading a name; a local disk takes 3e-6 s
+NAME_SECONDS = 50e-6  # the time to read a name on slow storage; a local disk takes 3e-6 s
 
 
 class Worker(Protocol):
-    """The state of one thread. `done` counts units of work that take about the same time."""
+    """The state of one thread. `done` counts finished units of work, which take about the same time."""
 
     done: int
 
     def close(self) -> None:
-        """Releases what the worker holds."""
+        """Release the resources of the worker."""
 
 
 class TreeWorker(Worker):
@@ -56,7 +56,7 @@ class StorageSpeed:
         return time.monotonic() < self._slow_until
 
     def mark_slow(self) -> None:
-        """Records that storage is slow, so the next pool starts with threads."""
+        """Record that storage is slow, so that the next pool starts with threads."""
         self._slow_until = time.monotonic() + SLOW_SECONDS
 
 
@@ -65,20 +65,20 @@ Work = TypeVar("Work")
 Result = TypeVar("Result")
 
 
-def is_slow(seconds_taken: float, expected_seconds: float) -> bool:
-    """Tells whether work took longer than expected."""
-    return seconds_taken > max(TRIAL_SECONDS, expected_seconds)
+def is_slow(elapsed_seconds: float, expected_seconds: float) -> bool:
+    """Return whether work took longer than expected."""
+    return elapsed_seconds > max(TRIAL_SECONDS, expected_seconds)
 
 
-def batches(items: Iterable[Work], number: int) -> Iterator[list[Work]]:
-    """Splits items into batches of `number`."""
+def split_batches(items: Iterable[Work], number: int) -> Iterator[list[Work]]:
+    """Split items into batches of `number`."""
     iterator = iter(items)
     while batch := list(islice(iterator, number)):
         yield batch
 
 
 class WorkerPool(Generic[AnyWorker]):
-    """Runs functions with a worker each. Storage is slow when a unit of work takes longer than `seconds`."""
+    """Runs functions, each with a worker. Storage is slow if a unit of work takes longer than `seconds`."""
 
     def __init__(
         self,
@@ -90,17 +90,17 @@ class WorkerPool(Generic[AnyWorker]):
         self._free = deque([make_worker()])
         self.workers = list(self._free)
         self._seconds = seconds
-        self._seconds_taken = 0.0
+        self._elapsed_seconds = 0.0
         self._speed = speed or StorageSpeed()
         self._threads = _threads() if self._speed.slow else None
 
     @property
     def max_pending(self) -> int:
-        """How many results may be pending."""
+        """The number of results that may be pending."""
         return 1 if self._threads is None else 2 * THREADS
 
     def submit(self, function: Callable[[AnyWorker, Work], Result], work: Work) -> Future[Result]:
-        """Runs a function, here or in a thread."""
+        """Run a function, in this thread or in another one."""
         if self._threads is not None:
             return self._threads.submit(self._run, function, work)
         done = Future[Result]()
@@ -113,7 +113,7 @@ class WorkerPool(Generic[AnyWorker]):
     def map_ordered(
         self, function: Callable[[AnyWorker, Work], Result], works: Iterable[Work]
     ) -> Iterator[Result]:
-        """Yields the result for each item in order, with a limited number pending."""
+        """Yield the result for each item in order, with a limited number pending."""
         started = deque[Future[Result]]()
         for work in works:
             if self._threads is None:
@@ -128,8 +128,8 @@ class WorkerPool(Generic[AnyWorker]):
     def _run_here(self, function: Callable[[AnyWorker, Work], Result], work: Work) -> Result:
         started_at = time.monotonic()
         result = self._run(function, work)
-        self._seconds_taken += time.monotonic() - started_at
-        if is_slow(self._seconds_taken, self._seconds * self.workers[0].done):
+        self._elapsed_seconds += time.monotonic() - started_at
+        if is_slow(self._elapsed_seconds, self._seconds * self.workers[0].done):
             self._threads = _threads()
             self._speed.mark_slow()
         return result
@@ -146,7 +146,7 @@ class WorkerPool(Generic[AnyWorker]):
             self._free.append(worker)
 
     def close(self) -> None:
-        """Waits for running work and cancels the rest."""
+        """Wait for running work, cancel pending work, and close the workers."""
         if self._threads is not None:
             self._threads.shutdown(cancel_futures=True)
         for worker in self.workers:

@@ -1,4 +1,4 @@
-"""`haienv config show|append|remove|set|clear|edit`: settings of an environment besides its packages."""
+"""`haienv config show|append|remove|set|clear|edit`: the settings of an environment besides its packages."""
 
 from __future__ import annotations
 
@@ -10,8 +10,14 @@ from typing import Any, cast
 import click
 
 from hai.toml import loads
-from haienv.cli.common import EnvGroup, Settings, complete_names, find_environment, own_environment
-from haienv.cli.view import aligned, value_text
+from haienv.cli.common import (
+    EnvGroup,
+    Settings,
+    complete_names,
+    find_environment,
+    find_own_environment,
+)
+from haienv.cli.view import align_columns, format_value
 from haienv.errors import NotFound, UsageError
 from haienv.names import variable_fault
 from haienv.store.layout import Home
@@ -61,8 +67,8 @@ def config() -> None:
 @click.pass_obj
 def show(settings: Settings, name: str, user: str | None) -> int:
     """Show all settings."""
-    _, found = find_environment(name, user)
-    return _print_config(settings, found.metadata)
+    _, environment = find_environment(name, user)
+    return _print_config(settings, environment.metadata)
 
 
 @config.command("set")
@@ -79,7 +85,7 @@ def set_(
     def change(metadata: EnvMetadata) -> EnvMetadata:
         metadata = replace(metadata, group=group) if group is not None else metadata
         if key in LISTS:
-            return _with_entries(metadata, key, _parsed(key, values))
+            return _with_entries(metadata, key, _parse_entries(key, values))
         if len(values) != 1:
             raise UsageError(f"{key} takes one value")
         return _with_text(metadata, key, values[0])
@@ -96,7 +102,9 @@ def append(settings: Settings, name: str, key: str, values: tuple[str, ...]) -> 
     """Add VALUES to KEY; an existing variable gets the new value."""
 
     def change(metadata: EnvMetadata) -> EnvMetadata:
-        return _with_entries(metadata, key, {**_entries(metadata, key), **_parsed(key, values)})
+        return _with_entries(
+            metadata, key, {**_entries(metadata, key), **_parse_entries(key, values)}
+        )
 
     return _configure(settings, name, change)
 
@@ -143,57 +151,57 @@ def edit(settings: Settings, name: str) -> int:
     """Edit directories and variables in $EDITOR; if anything is invalid, nothing is changed."""
     if not sys.stdin.isatty():
         raise UsageError("config edit needs a terminal", "scripts use set, append and remove")
-    _, found = own_environment(name)
-    text = click.edit(to_toml(found.metadata.config), extension=".toml")
+    _, environment = find_own_environment(name)
+    text = click.edit(to_toml(environment.metadata.config), extension=".toml")
     if text is None:
-        return _print_config(settings, found.metadata)
-    edited = _edited(found, text)
+        return _print_config(settings, environment.metadata)
+    edited = _parse_edited(environment, text)
     return _configure(settings, name, lambda metadata: replace(metadata, config=edited))
 
 
-def _edited(found: Environment, text: str) -> Config:
+def _parse_edited(environment: Environment, text: str) -> Config:
     try:
         table = loads(text)
         if unknown := table.keys() - {field.name for field in fields(Config)}:
             raise MalformedRecord(f"unknown keys: {', '.join(sorted(unknown))}")
         return parse_config(table)
     except ValueError as error:
-        raise UsageError(f"{found} was not changed: {error}") from error
+        raise UsageError(f"{environment} was not changed: {error}") from error
 
 
 def _configure(settings: Settings, name: str, change: Callable[[EnvMetadata], EnvMetadata]) -> int:
     from haienv import operations
 
-    here, found = own_environment(name)
-    after = operations.configure(here, found, change)
-    if found.metadata.visibility == "private" != after.metadata.visibility and after.ready:
+    home, environment = find_own_environment(name)
+    after = operations.configure(home, environment, change)
+    if environment.metadata.visibility == "private" != after.metadata.visibility and after.is_ready:
         from haienv.layers.bytecode import compile_modules
 
-        settings.note("compiling modules, since other users cannot write bytecode")
+        settings.print_note("compiling modules, since other users cannot write bytecode")
         compile_modules(after.path / "bin" / "python", after.sites[0])
-    if found.metadata.visibility != after.metadata.visibility != "public":
-        _note_dependents(settings, here, after)
+    if environment.metadata.visibility != after.metadata.visibility != "public":
+        _note_dependents(settings, home, after)
     return _print_config(settings, after.metadata)
 
 
-def _note_dependents(settings: Settings, here: Home, after: Environment) -> None:
-    from haienv.store.reverse_dependencies import dependents
+def _note_dependents(settings: Settings, home: Home, environment: Environment) -> None:
+    from haienv.store.reverse_dependencies import find_dependents
 
-    if users := dependents(here).get(after.layer_id):
-        settings.note(f"its packages stay visible: {', '.join(users)} extended them")
+    if users := find_dependents(home).get(environment.layer_id):
+        settings.print_note(f"its packages stay visible: {', '.join(users)} extended them")
 
 
 def _print_config(settings: Settings, metadata: EnvMetadata) -> int:
     document: dict[str, Any] = {key: getattr(metadata, key) for key in ("visibility", *TEXTS)}
     document |= {key: list(_entries(metadata, key)) for key in (*FIELDS, "tags")}
     document[VARIABLES] = dict(metadata.config.variables)
-    rows = [(key, value_text(value, " ")) for key, value in document.items() if value]
-    settings.answer(document, aligned(rows))
+    rows = [(key, format_value(value, " ")) for key, value in document.items() if value]
+    settings.print_result(document, align_columns(rows))
     return 0
 
 
 def _entries(metadata: EnvMetadata, key: str) -> Mapping[str, str]:
-    """The entries of a list as keys, so that none is listed twice; variables with their values."""
+    """Return the entries of a list as keys, so that each occurs once. Only variables have values."""
     if key == VARIABLES:
         return metadata.config.variables
     values = metadata.tags if key == "tags" else getattr(metadata.config, FIELDS[key])
@@ -203,17 +211,17 @@ def _entries(metadata: EnvMetadata, key: str) -> Mapping[str, str]:
 def _with_entries(metadata: EnvMetadata, key: str, values: Mapping[str, str]) -> EnvMetadata:
     if key == "tags":
         return replace(metadata, tags=tuple(values))
-    field: dict[str, Any] = (
+    change: dict[str, Any] = (
         {"variables": dict(values)} if key == VARIABLES else {FIELDS[key]: tuple(values)}
     )
-    return replace(metadata, config=replace(metadata.config, **field))
+    return replace(metadata, config=replace(metadata.config, **change))
 
 
-def _parsed(key: str, values: tuple[str, ...]) -> dict[str, str]:
+def _parse_entries(key: str, values: tuple[str, ...]) -> dict[str, str]:
     pairs = [value.partition("=") if key == VARIABLES else (value, "=", "") for value in values]
     faults = [f"{name!r} has no value: write K=V" for name, equals, _ in pairs if not equals]
-    checks = {VARIABLES: variable_fault, "tags": _tag_fault, "hook": hook_fault}
-    check = checks.get(key, path_fault)
+    fault_functions = {VARIABLES: variable_fault, "tags": _tag_fault, "hook": hook_fault}
+    check = fault_functions.get(key, path_fault)
     faults += [f for name, _, value in pairs if (f := check(name) or value_fault(value))]
     if faults:
         raise UsageError("; ".join(faults))

@@ -16,15 +16,15 @@ from haienv.cli.common import (
     complete_names,
     find_environment,
     index_options,
-    installer,
-    reference,
+    make_installer,
+    parse_reference_argument,
     source_option,
-    steps_dict,
+    steps_document,
 )
-from haienv.cli.view import as_dict
+from haienv.cli.view import environment_document
 from haienv.errors import UsageError
 from haienv.names import Reference, variable_fault
-from haienv.store.layout import Home, home
+from haienv.store.layout import Home
 from haienv.store.records import (
     VISIBILITIES,
     Config,
@@ -33,7 +33,7 @@ from haienv.store.records import (
     path_fault,
     value_fault,
 )
-from haienv.store.registry import find
+from haienv.store.registry import find_by_reference
 
 if TYPE_CHECKING:
     from haienv.layers.base import Base
@@ -121,45 +121,49 @@ def create(settings: Settings, /, name: str, **options: Any) -> int:
     """Click shows _CREATE."""
     from haienv import operations
     from haienv.hooks import run_hooks
-    from haienv.layers.machine import cuda_driver, require_cuda
+    from haienv.layers.machine import find_cuda_version, require_cuda
     from haienv.requirements.files import collect_requirements
     from haienv.requirements.requirement_set import RequirementSet, absolute_project
 
-    here = home()
-    uv = installer(here, options)
+    home = Home.from_environ()
+    uv = make_installer(home, options)
     if options["require_cuda"]:
-        require_cuda(options["require_cuda"], cuda_driver())
+        require_cuda(options["require_cuda"], find_cuda_version())
     requested = RequirementSet(
         options["requirements"], tuple(map(absolute_project, options["editable"]))
     )
     requested = collect_requirements(requested, options["sources"], options["extras"])
-    metadata = _label(options)
-    base = _base(here, options, requested.python)
+    metadata = _metadata_from_options(options)
+    base = _choose_base(home, options, requested.python)
     if options["conda_packages"]:
-        metadata = replace(metadata, config=_with_programs(metadata.config, base))
+        metadata = replace(metadata, config=_with_conda_programs(metadata.config, base))
     plan: list[Step] = []
 
     def on_plan(steps: Sequence[Step]) -> None:
         plan.extend(steps)
         if not options["dry_run"]:
-            settings.note("\n".join(map(str, steps)))
+            settings.print_note("\n".join(map(str, steps)))
 
     request = _build_request(options, requested, base, metadata)
-    made = operations.create(here, uv, name, base, request, metadata, on_plan)
-    if made is None:
-        settings.answer({"plan": steps_dict(plan)}, _plan_text(plan))
+    environment = operations.create(home, uv, name, base, request, metadata, on_plan)
+    if environment is None:
+        settings.print_result({"plan": steps_document(plan)}, _format_plan(plan))
         return 0
-    settings.answer({**as_dict(made), "plan": steps_dict(plan)}, str(made.path))
-    settings.note(f"environment {made} is ready ({_summary(plan)}): source haienv {name}")
-    return run_hooks(here, made)
+    settings.print_result(
+        {**environment_document(environment), "plan": steps_document(plan)}, str(environment.path)
+    )
+    settings.print_note(
+        f"environment {environment} is ready ({_summarize(plan)}): source haienv {name}"
+    )
+    return run_hooks(home, environment)
 
 
-def _label(options: dict[str, Any]) -> EnvMetadata:
+def _metadata_from_options(options: dict[str, Any]) -> EnvMetadata:
     return EnvMetadata(
         visibility=options["visibility"],
         group=options["group"],
         description=options["description"],
-        config=_config(options),
+        config=_config_from_options(options),
     )
 
 
@@ -169,31 +173,31 @@ def _build_request(
     from haienv.layers.build import BuildRequest, exact_pins
 
     compile_bytecode = options["compiled"]
+    if compile_bytecode is None:
+        compile_bytecode = metadata.visibility != "private"
     return BuildRequest(
         requirements=requested.requirements,
         editable=requested.editable,
         exact=exact_pins(requested, base),
         force=options["force"],
-        compile_bytecode=metadata.visibility != "private"
-        if compile_bytecode is None
-        else compile_bytecode,
+        compile_bytecode=compile_bytecode,
         verify=options["verify"],
         dry_run=options["dry_run"],
     )
 
 
-def _summary(plan: Sequence[Step]) -> str:
+def _summarize(plan: Sequence[Step]) -> str:
     from haienv.layers.plan import Action
 
     shared = sum(step.action is Action.SHARE for step in plan)
     return f"{len(plan) - shared} packages installed, {shared} shared with its parents"
 
 
-def _plan_text(plan: Sequence[Step]) -> str:
+def _format_plan(plan: Sequence[Step]) -> str:
     return "\n".join(map(str, plan)) or "nothing to install"
 
 
-def _config(options: dict[str, Any]) -> Config:
+def _config_from_options(options: dict[str, Any]) -> Config:
     pairs = [pair.partition("=") for pair in options["variables"]]
     faults = [f"{k!r} has no value: write K=V" for k, equals, _ in pairs if not equals]
     faults += [f for k, _, v in pairs if (f := variable_fault(k) or value_fault(v))]
@@ -210,35 +214,39 @@ def _config(options: dict[str, Any]) -> Config:
     )
 
 
-def _base(here: Home, options: dict[str, Any], requested_python: str) -> Base:
+def _choose_base(home: Home, options: dict[str, Any], requested_python: str) -> Base:
     from haienv.layers.base import (
-        default_parent,
-        empty_base,
-        environment_base,
-        python_base,
-        running_minor,
-        running_python,
+        choose_default_parent,
+        find_running_minor,
+        find_running_python,
+        make_empty_base,
+        make_environment_base,
+        make_python_base,
     )
     from haienv.store.access import require_same_root
 
     python = options["python"] or requested_python or os.environ.get("HAIENV_PY", "")
     if options["conda_packages"]:
-        return _conda_base(here, options, python or running_minor())
+        return _make_conda_base(home, options, python or find_running_minor())
     if options["no_extend"]:
         if options["parent"]:
             raise UsageError("--extend and --no_extend are mutually exclusive")
-        return empty_base(python or running_python())
-    meant = reference(options["parent"]) if options["parent"] else default_parent(os.environ)
-    if isinstance(meant, Reference):
-        parent = find(here, meant)
-        require_same_root(here, parent)
-        return environment_base(parent, python)
-    return python_base(python if "/" in python else meant, python)
+        return make_empty_base(python or find_running_python())
+    parent = (
+        parse_reference_argument(options["parent"])
+        if options["parent"]
+        else choose_default_parent(os.environ)
+    )
+    if isinstance(parent, Reference):
+        environment = find_by_reference(home, parent)
+        require_same_root(home, environment)
+        return make_environment_base(environment, python)
+    return make_python_base(python if "/" in python else parent, python)
 
 
-def _conda_base(here: Home, options: dict[str, Any], python: str) -> Base:
+def _make_conda_base(home: Home, options: dict[str, Any], python: str) -> Base:
     from haienv.backends.conda import create_prefix
-    from haienv.layers.base import python_base
+    from haienv.layers.base import make_python_base
 
     if options["parent"] or options["no_extend"] or options["dry_run"] or "/" in python:
         raise UsageError(
@@ -246,14 +254,14 @@ def _conda_base(here: Home, options: dict[str, Any], python: str) -> Base:
             "it cannot be combined with --extend, --no_extend, --dry-run or a path for -p",
         )
     prefix = create_prefix(
-        here, [f"python={python}", *options["conda_packages"]], options["channels"]
+        home, [f"python={python}", *options["conda_packages"]], options["channels"]
     )
-    return python_base(str(prefix / "bin" / "python"), python)
+    return make_python_base(str(prefix / "bin" / "python"), python)
 
 
-def _with_programs(config: Config, base: Base) -> Config:
-    """Add the programs of conda's packages to PATH."""
-    prefix = Path(base.external_sites[0]).parents[2]  # of <prefix>/lib/pythonX.Y/site-packages
+def _with_conda_programs(config: Config, base: Base) -> Config:
+    """Return the configuration with the programs of conda's packages in PATH."""
+    prefix = Path(base.external_sites[0]).parents[2]  # from <prefix>/lib/pythonX.Y/site-packages
     return replace(config, bin_dirs=(*config.bin_dirs, str(prefix / "bin")))
 
 
@@ -265,7 +273,7 @@ def clone(settings: Settings, source: str, name: str) -> int:
     """Create NAME with the packages of SOURCE. Both can change independently; no files are copied."""
     from haienv import operations
 
-    here = home()
-    made = operations.clone(here, find_environment(source)[1], name)
-    settings.answer(as_dict(made), str(made.path))
+    home = Home.from_environ()
+    environment = operations.clone(home, find_environment(source)[1], name)
+    settings.print_result(environment_document(environment), str(environment.path))
     return 0

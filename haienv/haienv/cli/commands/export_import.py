@@ -1,4 +1,4 @@
-"""`haienv export` and `haienv import`: archives of environments, and environments of HAI's haienv."""
+"""`haienv export` and `haienv import`: archives of environments, and the environments of HAI's haienv."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from haienv.cli.common import (
     complete_names,
     find_environment,
     index_options,
-    installer,
+    make_installer,
 )
-from haienv.cli.view import as_dict
+from haienv.cli.view import environment_document
 from haienv.errors import EnvError, Refused, UsageError
 from haienv.names import Reference, is_name, variable_fault
-from haienv.store.layout import Home, home
+from haienv.store.layout import Home
 from haienv.store.records import Config, EnvMetadata, Layer, path_fault, value_fault
 from haienv.store.registry import Environment, find_by_lock, read_environment
 
@@ -40,12 +40,12 @@ def export(settings: Settings, name: str, file: Path, user: str | None, recipe: 
     """Write an environment to FILE (.tar, .tar.gz, .tar.xz), without its parents."""
     from haienv import archive
 
-    _, found = find_environment(name, user)
+    _, environment = find_environment(name, user)
     if recipe:
-        file.write_text(found.lock())
+        file.write_text(environment.lock())
     else:
-        archive.write_archive(found, file)
-    settings.answer({"file": str(file), "size_bytes": file.stat().st_size}, str(file))
+        archive.write_archive(environment, file)
+    settings.print_result({"file": str(file), "size_bytes": file.stat().st_size}, str(file))
     return 0
 
 
@@ -58,18 +58,18 @@ def import_(settings: Settings, /, file: str, name: str, **options: Any) -> int:
     """Create NAME from an archive of `haienv export`, or all environments of a venv.db of HAI."""
     from haienv.legacy_db import is_database
 
-    here, path = home(), Path(file)
-    uv = installer(here, options)
+    home, path = Home.from_environ(), Path(file)
+    uv = make_installer(home, options)
     if is_database(path):
-        return _import_legacy_db(settings, here, uv, path)
+        return _import_legacy_db(settings, home, uv, path)
     if not name:
         raise UsageError("a name is required", f"haienv import {file} NAME")
-    made = _from_archive(here, uv, path, name)
-    settings.answer(as_dict(made), str(made.path))
+    environment = _import_archive(home, uv, path, name)
+    settings.print_result(environment_document(environment), str(environment.path))
     return 0
 
 
-def _from_archive(here: Home, uv: Uv, path: Path, name: str) -> Environment:
+def _import_archive(home: Home, uv: Uv, path: Path, name: str) -> Environment:
     from haienv import archive, operations
     from haienv.layers.build import BuildRequest
     from haienv.layers.machine import require_runnable
@@ -85,15 +85,15 @@ def _from_archive(here: Home, uv: Uv, path: Path, name: str) -> Environment:
     metadata = EnvMetadata(
         description=contents.metadata.description, tags=contents.metadata.tags, config=config
     )
-    made = operations.create(
-        here, uv, name, _base(here, contents.layer), request, metadata, lambda _: None
+    environment = operations.create(
+        home, uv, name, _find_base(home, contents.layer), request, metadata, lambda _: None
     )
-    assert made is not None
-    return made
+    assert environment is not None
+    return environment
 
 
-def _base(here: Home, layer: Layer) -> Base:
-    from haienv.layers.base import empty_base, environment_base
+def _find_base(home: Home, layer: Layer) -> Base:
+    from haienv.layers.base import make_empty_base, make_environment_base
 
     if layer.sites:
         raise Refused(
@@ -101,44 +101,48 @@ def _base(here: Home, layer: Layer) -> Base:
             "extend an environment instead",
         )
     if not layer.parents:
-        return empty_base(layer.minor)
+        return make_empty_base(layer.minor_version)
     nearest = layer.parents[0]
-    parent = find_by_lock(here, nearest.lock_hash, Reference(nearest.name, nearest.owner))
+    parent = find_by_lock(home, nearest.lock_hash, Reference(nearest.name, nearest.owner))
     if parent is None:
         raise Refused(
             f"it extends {nearest.name}[{nearest.owner}], lock {nearest.lock_hash[:12]}, which is not here",
             f"import the parent first: `haienv export {nearest.name}` on the other machine",
         )
-    return environment_base(parent)
+    return make_environment_base(parent)
 
 
-def _import_legacy_db(settings: Settings, here: Home, uv: Uv, path: Path) -> int:
+def _import_legacy_db(settings: Settings, home: Home, uv: Uv, path: Path) -> int:
     from haienv import legacy_db
 
-    outcomes = [_import_legacy(here, uv, row) for row in legacy_db.read_rows(path)]
+    outcomes = [_import_legacy(home, uv, row) for row in legacy_db.read_rows(path)]
     failed = [each for each in outcomes if each["error"]]
     text = "\n".join(f"{each['name']}: {each['error'] or each['path']}" for each in outcomes)
-    settings.answer({"environments": outcomes}, text)
-    settings.note(f"{len(outcomes) - len(failed)} of {len(outcomes)} environments are imported")
+    settings.print_result({"environments": outcomes}, text)
+    settings.print_note(
+        f"{len(outcomes) - len(failed)} of {len(outcomes)} environments are imported"
+    )
     return 1 if failed else 0
 
 
-def _import_legacy(here: Home, uv: Uv, row: LegacyEnvironment) -> dict[str, str]:
-    """Create an environment that extends the files of a legacy one, which stay in their directory."""
+def _import_legacy(home: Home, uv: Uv, row: LegacyEnvironment) -> dict[str, str]:
+    """Create an environment that extends the files of one of HAI, which stay in their directory. Return the outcome."""
     from haienv import operations
-    from haienv.layers.base import python_base
+    from haienv.layers.base import make_python_base
     from haienv.layers.build import BuildRequest
 
     try:
         if row.fault or not is_name(row.name):
             raise UsageError(row.fault or "its name is invalid")
-        if read_environment(here, here.user, row.name):
-            return {"name": row.name, "path": str(here.directory(here.user, row.name)), "error": ""}
-        base = python_base(str(Path(row.path) / "bin" / "python"))
+        if read_environment(home, home.user, row.name):
+            return {"name": row.name, "path": str(home.directory(home.user, row.name)), "error": ""}
+        base = make_python_base(str(Path(row.path) / "bin" / "python"))
         metadata = EnvMetadata(description=f"from {row.path}", config=_legacy_config(row))
-        made = operations.create(here, uv, row.name, base, BuildRequest(), metadata, lambda _: None)
-        assert made is not None
-        return {"name": row.name, "path": str(made.path), "error": ""}
+        environment = operations.create(
+            home, uv, row.name, base, BuildRequest(), metadata, lambda _: None
+        )
+        assert environment is not None
+        return {"name": row.name, "path": str(environment.path), "error": ""}
     except EnvError as error:
         return {"name": row.name, "path": "", "error": error.message}
 

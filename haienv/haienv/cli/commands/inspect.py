@@ -8,12 +8,12 @@ import click
 
 from hai.client.text.formatting import size_text
 from haienv.cli.common import EnvCommand, Settings, complete_names, find_environment
-from haienv.cli.view import aligned, as_dict, table, value_text
+from haienv.cli.view import align_columns, environment_document, format_table, format_value
 from haienv.errors import NotFound
-from haienv.layers.installed import versions
+from haienv.layers.installed import read_versions
 from haienv.names import SYSTEM, check_name
-from haienv.store.layout import CURRENT_LINK, home
-from haienv.store.registry import Environment, children, current_parent, list_all
+from haienv.store.layout import CURRENT_LINK, Home
+from haienv.store.registry import Environment, find_children, find_current_parent, list_environments
 
 _NAME = click.argument("name", default=".", shell_complete=complete_names)
 _USER = click.option("-u", "--user", help="Owner of the environment.")
@@ -35,28 +35,31 @@ def listing(
     if remote:
         from haienv.cluster import list_remote
 
-        me, found = list_remote(owner)
+        caller, documents = list_remote(owner)
     else:
-        here = home()
-        me, found = here.user, [as_dict(each) for each in list_all(here, owner)]
-    visible = [
-        each for each in found if include_broken or each["state"] == "READY" or each["owner"] == me
+        home = Home.from_environ()
+        caller = home.user
+        documents = [environment_document(each) for each in list_environments(home, owner)]
+    listed = [
+        each
+        for each in documents
+        if include_broken or each["state"] == "READY" or each["owner"] == caller
     ]
     groups: dict[str, list[dict[str, Any]]] = {"system": [], "own": [], "others": []}
-    for each in visible:
-        groups[_group(each["owner"], me)].append(each)
+    for each in listed:
+        groups[_group_of_owner(each["owner"], caller)].append(each)
     ordered = [each for group in groups.values() for each in group]
     if only_names and not settings.json:
-        click.echo("".join(f"{_short(each, me)}\n" for each in ordered), nl=False)
+        click.echo("".join(f"{_short_name(each, caller)}\n" for each in ordered), nl=False)
         return 0
-    settings.answer(groups, table(ordered) if ordered else "")
+    settings.print_result(groups, format_table(ordered) if ordered else "")
     if not ordered:
-        settings.note(_empty_note(user, remote))
-    if broken := [_short(each, me) for each in visible if each["state"] == "BROKEN"]:
+        settings.print_note(_empty_note(user, remote))
+    if broken := [_short_name(each, caller) for each in listed if each["state"] == "BROKEN"]:
         hint = "haienv list --remote --json" if remote else f"haienv info {broken[0]}"
-        settings.note(f"`{hint}` says why it is broken")
-    if hidden := len(found) - len(visible):
-        settings.note(f"{hidden} broken environments of others are not shown (-a shows them)")
+        settings.print_note(f"`{hint}` says why it is broken")
+    if hidden := len(documents) - len(listed):
+        settings.print_note(f"{hidden} broken environments of others are not shown (-a shows them)")
     return 0
 
 
@@ -68,14 +71,15 @@ def _empty_note(user: str | None, remote: bool) -> str:
     return "no environments yet: haienv create NAME"
 
 
-def _group(owner: str, user: str) -> str:
-    if owner == user:
+def _group_of_owner(owner: str, caller: str) -> str:
+    if owner == caller:
         return "own"
     return "system" if owner == SYSTEM else "others"
 
 
-def _short(each: dict[str, Any], user: str) -> str:
-    return each["name"] if each["owner"] == user else f"{each['name']}[{each['owner']}]"
+def _short_name(document: dict[str, Any], caller: str) -> str:
+    name, owner = document["name"], document["owner"]
+    return str(name) if owner == caller else f"{name}[{owner}]"
 
 
 @click.command("info", cls=EnvCommand)
@@ -86,52 +90,53 @@ def _short(each: dict[str, Any], user: str) -> str:
 @click.pass_obj
 def info(settings: Settings, name: str, user: str | None, tasks: bool, disk: bool) -> int:
     """Show details of an environment: parents, children, size, whether its parent changed."""
-    here, found = find_environment(name, user)
-    layer = found.layer
-    below = [p.name + f"[{p.owner}]" for p in layer.parents] if layer else []
-    above = children(here, found.owner, frozenset({found.layer_id})) if found.layer_id else []
-    newer = _parent_moved(found, current_parent(here, found))
+    home, environment = find_environment(name, user)
+    layer = environment.layer
+    layer_ids = frozenset({environment.layer_id} - {""})
+    parent_changed = _has_parent_changed(environment, find_current_parent(home, environment))
     document = {
-        **as_dict(found),
+        **environment_document(environment),
         "interpreter": layer.interpreter if layer else "",
         "platform": layer.platform if layer else "",
         "cuda_driver": layer.cuda if layer else "",
         "wanted": list(layer.wanted) if layer else [],
         "editable": list(layer.editable) if layer else [],
-        "parents": below,
-        "children": [str(each) for each in above],
-        "parent_changed": newer,
-        "packed": _packed(found),
-        "config": _config(found),
+        "parents": [f"{p.name}[{p.owner}]" for p in layer.parents] if layer else [],
+        "children": list(map(str, find_children(home, environment.owner, layer_ids))),
+        "parent_changed": parent_changed,
+        "packed": _is_packed(environment),
+        "config": _config_document(environment),
     }
     if tasks:
         from haienv.cluster import tasks_using
 
-        document["used_by"] = tasks_using(found)
+        document["used_by"] = tasks_using(environment)
     if disk:
-        from haienv.layers.gc import freed_bytes
+        from haienv.layers.gc import count_freed_bytes
 
-        document["freed_bytes"] = freed_bytes(found.path) if found.layer_id else 0
-    settings.answer(document, _document(document))
-    if newer:
-        settings.note(f"its parent has changed: `haienv upgrade {found.name}` updates it")
+        document["freed_bytes"] = count_freed_bytes(environment.path) if environment.layer_id else 0
+    settings.print_result(document, _format_document(document))
+    if parent_changed:
+        settings.print_note(
+            f"its parent has changed: `haienv upgrade {environment.name}` updates it"
+        )
     return 0
 
 
-def _parent_moved(found: Environment, parent: Environment | None) -> bool:
-    if found.layer is None or not found.layer.parents or parent is None:
+def _has_parent_changed(environment: Environment, parent: Environment | None) -> bool:
+    if environment.layer is None or not environment.layer.parents or parent is None:
         return False
-    return parent.layer_id != found.layer.parents[0].layer
+    return parent.layer_id != environment.layer.parents[0].layer
 
 
-def _packed(found: Environment) -> bool:
+def _is_packed(environment: Environment) -> bool:
     from haienv.layers.packing import read_image
 
-    return bool(found.layer_id) and read_image(found.path) is not None
+    return bool(environment.layer_id) and read_image(environment.path) is not None
 
 
-def _config(found: Environment) -> dict[str, Any]:
-    config = found.metadata.config
+def _config_document(environment: Environment) -> dict[str, Any]:
+    config = environment.metadata.config
     return {
         "search_dirs": list(config.search_dirs),
         "bin_dirs": list(config.bin_dirs),
@@ -139,11 +144,13 @@ def _config(found: Environment) -> dict[str, Any]:
     }
 
 
-def _document(facts: dict[str, Any]) -> str:
-    visible = {**facts, **facts["config"], "size": size_text(facts["size_bytes"])}
+def _format_document(document: dict[str, Any]) -> str:
+    fields = {**document, **document["config"], "size": size_text(document["size_bytes"])}
     for key in ("config", "size_bytes"):
-        del visible[key]
-    return aligned([(key.replace("_", " "), value_text(v)) for key, v in visible.items() if v])
+        del fields[key]
+    return align_columns(
+        [(key.replace("_", " "), format_value(v)) for key, v in fields.items() if v]
+    )
 
 
 @click.command("which", cls=EnvCommand)
@@ -154,15 +161,15 @@ def _document(facts: dict[str, Any]) -> str:
 @click.pass_obj
 def which(settings: Settings, name: str, program: str, user: str | None, pinned: bool) -> int:
     """Print the path of the interpreter (for an IDE), or of a program."""
-    here, found = find_environment(name, user)
-    layer = found.usable
-    top = found.path if pinned else found.directory / CURRENT_LINK
-    for folder in (top, *(here.layer(p.owner, p.layer) for p in layer.parents)):
+    home, environment = find_environment(name, user)
+    layer = environment.usable_layer
+    top = environment.path if pinned else environment.directory / CURRENT_LINK
+    for folder in (top, *(home.layer(p.owner, p.layer) for p in layer.parents)):
         path = folder / "bin" / program
         if "/" not in program and path.is_file():
-            settings.answer({"path": str(path)}, str(path))
+            settings.print_result({"path": str(path)}, str(path))
             return 0
-    raise NotFound(f"{found} has no program {program!r}")
+    raise NotFound(f"{environment} has no program {program!r}")
 
 
 @click.command("freeze", cls=EnvCommand)
@@ -172,10 +179,12 @@ def which(settings: Settings, name: str, program: str, user: str | None, pinned:
 @click.pass_obj
 def freeze(settings: Settings, name: str, user: str | None, own: bool) -> int:
     """Print packages as name==version, including those of parents."""
-    _, found = find_environment(name, user)
-    sites = found.sites[:1] if own else found.sites
-    packages = dict(sorted(versions(sites).items()))
-    settings.answer(packages, "\n".join(f"{name}=={version}" for name, version in packages.items()))
+    _, environment = find_environment(name, user)
+    sites = environment.sites[:1] if own else environment.sites
+    packages = dict(sorted(read_versions(sites).items()))
+    settings.print_result(
+        packages, "\n".join(f"{name}=={version}" for name, version in packages.items())
+    )
     return 0
 
 
@@ -185,10 +194,10 @@ def freeze(settings: Settings, name: str, user: str | None, own: bool) -> int:
 @click.pass_obj
 def lock(settings: Settings, name: str, user: str | None) -> int:
     """Print the lock of an environment, with hashes, for `haienv create --from`."""
-    _, found = find_environment(name, user)
-    layer = found.recorded_layer
-    text = found.lock()
-    settings.answer({"lock": text, "lock_hash": layer.lock_hash}, text.rstrip("\n"))
+    _, environment = find_environment(name, user)
+    layer = environment.recorded_layer
+    text = environment.lock()
+    settings.print_result({"lock": text, "lock_hash": layer.lock_hash}, text.rstrip("\n"))
     return 0
 
 
@@ -198,16 +207,14 @@ def lock(settings: Settings, name: str, user: str | None) -> int:
 @click.pass_obj
 def diff(settings: Settings, left: str, right: str) -> int:
     """Compare two environments by package. The exit code is 0 whether they differ or not."""
-    before = versions(find_environment(left)[1].sites)
-    after = versions(find_environment(right)[1].sites)
-    include_broken = sorted({*before, *after})
-    changed = [
-        (n, before.get(n, ""), after.get(n, ""))
-        for n in include_broken
-        if before.get(n) != after.get(n)
-    ]
-    document = [{"name": n, "left": a, "right": b} for n, a, b in changed]
-    settings.answer(document, aligned([("PACKAGE", left, right), *changed]) if changed else "")
-    if not changed:
-        settings.note("the same packages")
+    before = read_versions(find_environment(left)[1].sites)
+    after = read_versions(find_environment(right)[1].sites)
+    differing = sorted(name for name, _ in before.items() ^ after.items())
+    rows = [(name, before.get(name, ""), after.get(name, "")) for name in dict.fromkeys(differing)]
+    document = [{"name": n, "left": a, "right": b} for n, a, b in rows]
+    settings.print_result(
+        document, align_columns([("PACKAGE", left, right), *rows]) if rows else ""
+    )
+    if not rows:
+        settings.print_note("the same packages")
     return 0

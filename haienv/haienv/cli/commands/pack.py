@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from hai.client.text.formatting import size_text
-from haienv.cli.common import EnvCommand, Settings, complete_names, own_environment
-from haienv.cli.view import aligned
+from haienv.cli.common import EnvCommand, Settings, complete_names, find_own_environment
+from haienv.cli.view import align_columns
 
 if TYPE_CHECKING:
     from haienv.layers.packing import PackedLayer
@@ -26,45 +26,47 @@ def pack(settings: Settings, name: str, remove: bool) -> int:
     """
     from haienv.layers import packing
 
-    here, found = own_environment(name)
+    home, environment = find_own_environment(name)
     if remove:
-        removed = [str(path) for path in packing.remove_image(here, found)]
-        settings.answer({"removed": removed}, "")
-        settings.note(f"{found} is no longer packed" if removed else f"{found} was not packed")
+        removed = [str(path) for path in packing.remove_image(home, environment)]
+        settings.print_result({"removed": removed}, "")
+        settings.print_note(
+            f"{environment} is no longer packed" if removed else f"{environment} was not packed"
+        )
         return 0
-    packed_layers = packing.pack(here, found)
-    settings.answer(
-        {"layers": [_document(each) for each in packed_layers]},
-        aligned(list(map(_row, packed_layers))),
+    packed_layers = packing.pack(home, environment)
+    settings.print_result(
+        {"layers": [_packed_document(each) for each in packed_layers]},
+        align_columns(list(map(_format_row, packed_layers))),
     )
     for each in packed_layers:
         if each.image is None:
-            settings.note(
+            settings.print_note(
                 f"{each.environment} belongs to another user and has no image: tasks run from shared storage "
                 f"until the owner runs haienv pack {each.environment.partition('[')[0]}"
             )
     return 0
 
 
-def _document(each: PackedLayer) -> dict[str, object]:
-    image = each.image
+def _packed_document(packed: PackedLayer) -> dict[str, object]:
+    image = packed.image
     return {
-        "environment": each.environment,
-        "path": str(each.path) if image else "",
+        "environment": packed.environment,
+        "path": str(packed.path) if image else "",
         "sha256": image.sha256 if image else "",
         "size_bytes": image.size_bytes if image else 0,
         "unpacked_bytes": image.unpacked_bytes if image else 0,
         "files": image.files if image else 0,
-        "made": each.made,
+        "made": packed.is_new,
     }
 
 
-def _row(each: PackedLayer) -> tuple[str, ...]:
-    if each.image is None:
-        return each.environment, "not packed", ""
-    size = f"{size_text(each.image.size_bytes)} of {size_text(each.image.unpacked_bytes)}"
+def _format_row(packed: PackedLayer) -> tuple[str, ...]:
+    if packed.image is None:
+        return packed.environment, "not packed", ""
+    size = f"{size_text(packed.image.size_bytes)} of {size_text(packed.image.unpacked_bytes)}"
     return (
-        each.environment,
-        "packed" if each.made else "was packed",
-        f"{size}, {each.image.files} files",
+        packed.environment,
+        "packed" if packed.is_new else "was packed",
+        f"{size}, {packed.image.files} files",
     )

@@ -12,16 +12,16 @@ from haienv.cli.common import (
     EnvCommand,
     Settings,
     complete_names,
+    find_own_environment,
     index_options,
-    installer,
-    own_environment,
+    make_installer,
     source_option,
-    steps_dict,
+    steps_document,
 )
-from haienv.cli.view import as_dict
+from haienv.cli.view import environment_document
 from haienv.errors import Refused, UsageError
 from haienv.hooks import run_hooks
-from haienv.store.registry import Environment, children, current_parent, read_environment
+from haienv.store.registry import Environment, find_children, find_current_parent, read_environment
 
 if TYPE_CHECKING:
     from haienv.backends.uv import Uv
@@ -67,8 +67,8 @@ def install(settings: Settings, /, name: str, **options: Any) -> int:
         merge_requirements,
     )
 
-    here, found = own_environment(name)
-    uv = installer(here, options)
+    home, environment = find_own_environment(name)
+    uv = make_installer(home, options)
     requested = RequirementSet(
         options["requirements"], tuple(map(absolute_project, options["editable"]))
     )
@@ -83,7 +83,7 @@ def install(settings: Settings, /, name: str, **options: Any) -> int:
             replace(request, requirements=requirements, editable=editable), options
         )
 
-    return _rebuild(settings, here, uv, found, add)
+    return _rebuild_environment(settings, home, uv, environment, add)
 
 
 @click.command("uninstall", cls=EnvCommand)
@@ -94,17 +94,19 @@ def install(settings: Settings, /, name: str, **options: Any) -> int:
 @click.pass_obj
 def uninstall(settings: Settings, /, name: str, packages: tuple[str, ...], **options: Any) -> int:
     """Remove packages, and dependencies that nothing else needs."""
-    here, found = own_environment(name)
-    uv = installer(here, options)
+    home, environment = find_own_environment(name)
+    uv = make_installer(home, options)
 
-    def drop(request: BuildRequest) -> BuildRequest:
-        return _with_options(_without(found, request, packages), options)
+    def remove(request: BuildRequest) -> BuildRequest:
+        return _with_options(_without_packages(environment, request, packages), options)
 
-    return _rebuild(settings, here, uv, found, drop)
+    return _rebuild_environment(settings, home, uv, environment, remove)
 
 
-def _without(found: Environment, request: BuildRequest, packages: Sequence[str]) -> BuildRequest:
-    from haienv.layers.installed import editable_projects, versions
+def _without_packages(
+    environment: Environment, request: BuildRequest, packages: Sequence[str]
+) -> BuildRequest:
+    from haienv.layers.installed import find_editable_projects, read_versions
     from haienv.requirements.requirement_set import (
         group_by_name,
         project_directory,
@@ -112,15 +114,16 @@ def _without(found: Environment, request: BuildRequest, packages: Sequence[str])
     )
     from haienv.store.lock_file import normalize_name
 
-    requested, projects = group_by_name(request.requirements), editable_projects(found.sites[0])
+    requested = group_by_name(request.requirements)
+    projects = find_editable_projects(environment.sites[0])
     removed = list(map(normalize_name, packages))
     for name in removed:
         if name not in requested and name not in projects:
-            below = name in versions(found.sites[1:])
+            in_parent = name in read_versions(environment.sites[1:])
             raise Refused(
-                f"{name} is not a requirement of {found}",
+                f"{name} is not a requirement of {environment}",
                 "it belongs to a parent, whose packages cannot be removed here"
-                if below
+                if in_parent
                 else f"its requirements are: {', '.join((*requested, *projects)) or 'nothing'}",
             )
     removed_projects = {projects.get(name) for name in removed}
@@ -141,40 +144,37 @@ def _with_options(request: BuildRequest, options: dict[str, Any]) -> BuildReques
     )
 
 
-def _rebuild(
+def _rebuild_environment(
     settings: Settings,
-    here: Home,
+    home: Home,
     uv: Uv,
-    found: Environment,
+    environment: Environment,
     change: Callable[[BuildRequest], BuildRequest],
     base: Base | None = None,
 ) -> int:
     from haienv import operations
-    from haienv.layers.plan import changes as changing
+    from haienv.layers.plan import select_changes
 
     plan: list[Step] = []
-    built = operations.rebuild(here, uv, found, change, plan.extend, base)
-    after = read_environment(here, found.owner, found.name) or found
-    same = "nothing to change" if after.layer_id == found.layer_id else "no other packages"
-    text = "\n".join(map(str, changing(plan))) or same
-    document = (
-        {"plan": steps_dict(plan)}
-        if built is None
-        else {**as_dict(after), "plan": steps_dict(plan)}
-    )
-    settings.answer(document, text)
-    if after.layer_id == found.layer_id:
+    built = operations.rebuild(home, uv, environment, change, plan.extend, base)
+    after = read_environment(home, environment.owner, environment.name) or environment
+    is_same_layer = after.layer_id == environment.layer_id
+    unchanged = "nothing to change" if is_same_layer else "no other packages"
+    text = "\n".join(map(str, select_changes(plan))) or unchanged
+    document = {} if built is None else environment_document(after)
+    document["plan"] = steps_document(plan)
+    settings.print_result(document, text)
+    if is_same_layer:
         return 0
-    _note_children(settings, here, found)
-    return run_hooks(here, after)
+    _note_children(settings, home, environment)
+    return run_hooks(home, after)
 
 
-def _note_children(settings: Settings, here: Home, found: Environment) -> None:
-    below = children(here, found.owner, frozenset({found.layer_id}))
-    if below:
-        dependents = ", ".join(map(str, below))
-        settings.note(
-            f"{dependents} still extend its previous state; `haienv upgrade` updates them"
+def _note_children(settings: Settings, home: Home, environment: Environment) -> None:
+    if children := find_children(home, environment.owner, frozenset({environment.layer_id})):
+        names = ", ".join(map(str, children))
+        settings.print_note(
+            f"{names} still extend its previous state; `haienv upgrade` updates them"
         )
 
 
@@ -198,35 +198,35 @@ def upgrade(settings: Settings, /, name: str, **options: Any) -> int:
     """
     from haienv import operations
 
-    here, found = own_environment(name)
-    uv = installer(here, options)
+    home, environment = find_own_environment(name)
+    uv = make_installer(home, options)
     if options["rollback"]:
-        after = operations.roll_back(here, found)
-        settings.answer(as_dict(after), f"{after} is back at {after.layer_id}")
-        return run_hooks(here, after)
+        after = operations.roll_back(home, environment)
+        settings.print_result(environment_document(after), f"{after} is back at {after.layer_id}")
+        return run_hooks(home, after)
 
-    def upgraded(request: BuildRequest) -> BuildRequest:
+    def upgrade_request(request: BuildRequest) -> BuildRequest:
         return replace(_with_options(request, options), upgrade=not options["keep_versions"])
 
-    base = _upgraded_base(here, found, options["python"])
-    return _rebuild(settings, here, uv, found, upgraded, base)
+    base = _choose_upgraded_base(home, environment, options["python"])
+    return _rebuild_environment(settings, home, uv, environment, upgrade_request, base)
 
 
-def _upgraded_base(here: Home, found: Environment, python: str) -> Base:
-    from haienv.layers.base import environment_base, layer_base, python_base
+def _choose_upgraded_base(home: Home, environment: Environment, python: str) -> Base:
+    from haienv.layers.base import make_environment_base, make_layer_base, make_python_base
 
-    layer = found.recorded_layer
+    layer = environment.recorded_layer
     if layer.parents:
-        parent = current_parent(here, found)
+        parent = find_current_parent(home, environment)
         if parent is None:
-            return layer_base(found, found.usable)
-        return environment_base(parent, python)
-    current = layer_base(found, layer)
+            return make_layer_base(environment, environment.usable_layer)
+        return make_environment_base(parent, python)
+    current = make_layer_base(environment, layer)
     if layer.sites and "/" in python:
-        return python_base(python)
+        return make_python_base(python)
     if layer.sites and python:
         raise UsageError(
-            f"{found} extends {layer.sites[0]}, so its Python version is fixed",
+            f"{environment} extends {layer.sites[0]}, so its Python version is fixed",
             "leave out -p, or pass the path of another Python to extend",
         )
     return replace(current, python=python, required_minor="") if python else current
@@ -243,11 +243,11 @@ def rename(settings: Settings, name: str, to: str, force: bool) -> int:
     from haienv.cluster import require_unused
     from haienv.store.access import require_owner
 
-    here, found = own_environment(name)
+    home, environment = find_own_environment(name)
     if not force:
-        require_unused(require_owner(here, found))
-    made = operations.rename(here, found, to)
-    settings.answer(as_dict(made), str(made))
+        require_unused(require_owner(home, environment))
+    renamed = operations.rename(home, environment, to)
+    settings.print_result(environment_document(renamed), str(renamed))
     return 0
 
 
@@ -264,7 +264,7 @@ def pip(ctx: click.Context, arguments: tuple[str, ...]) -> int:
 
     match arguments:
         case ("install", *pip_arguments):
-            command, translated = install, [".", *_translated(pip_arguments)]
+            command, translated = install, [".", *_translate_arguments(pip_arguments)]
         case ("uninstall", *pip_arguments):
             names = (each for each in pip_arguments if each not in ("-y", "--yes"))
             command, translated = uninstall, [".", *names]
@@ -280,7 +280,7 @@ def pip(ctx: click.Context, arguments: tuple[str, ...]) -> int:
         return int(command.invoke(inner))
 
 
-def _translated(arguments: Sequence[str]) -> list[str]:
+def _translate_arguments(arguments: Sequence[str]) -> list[str]:
     """Translate options of pip: -r FILE to --from FILE, -i URL to --index URL."""
     return [each for argument in arguments for each in _translate_option(argument)]
 

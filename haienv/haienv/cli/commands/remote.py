@@ -14,15 +14,15 @@ from haienv.cli.common import (
     complete_names,
     find_environment,
     index_options,
-    installer,
+    make_installer,
     source_option,
 )
-from haienv.cli.view import as_dict
+from haienv.cli.view import environment_document
 from haienv.errors import Refused, UsageError
 from haienv.names import check_name, parse_reference
-from haienv.store.layout import Home, home
+from haienv.store.layout import Home
 from haienv.store.lock_file import Lock
-from haienv.store.records import VISIBILITIES, EnvMetadata
+from haienv.store.records import VISIBILITIES, Config, EnvMetadata
 
 if TYPE_CHECKING:
     from hai.v1.environment_pb2 import Environment as Remote
@@ -57,31 +57,33 @@ def push(settings: Settings, /, name: str, **options: Any) -> int:
     """
     from haienv import cluster
 
-    _, found = find_environment(name)
-    target = check_name(options["target"] or found.name)
+    _, environment = find_environment(name)
+    target = check_name(options["target"] or environment.name)
     wheels = [
         path for directory in options["wheels"] for path in sorted(Path(directory).glob("*.whl"))
     ]
-    metadata = _label(found.metadata, options)
-    made = cluster.push(found, target, metadata, wheels, options["replace"], settings.note)
-    return _print_made(settings, made)
+    metadata = _with_visibility(environment.metadata, options)
+    remote = cluster.push(
+        environment, target, metadata, wheels, options["replace"], settings.print_note
+    )
+    return _print_remote(settings, remote)
 
 
-def _label(metadata: EnvMetadata, options: dict[str, Any]) -> EnvMetadata:
+def _with_visibility(metadata: EnvMetadata, options: dict[str, Any]) -> EnvMetadata:
     visibility = options["visibility"] or metadata.visibility
     return replace(metadata, visibility=visibility, group=options["group"] or metadata.group)
 
 
-def _print_made(settings: Settings, made: Remote) -> int:
+def _print_remote(settings: Settings, remote: Remote) -> int:
     document = {
-        "name": made.name,
-        "owner": made.owner,
-        "path": made.path,
-        "python": made.python_version,
-        "parent": made.parent,
-        "lock_hash": made.lock_hash,
+        "name": remote.name,
+        "owner": remote.owner,
+        "path": remote.path,
+        "python": remote.python_version,
+        "parent": remote.parent,
+        "lock_hash": remote.lock_hash,
     }
-    settings.answer(document, f"{made.name}[{made.owner}]")
+    settings.print_result(document, f"{remote.name}[{remote.owner}]")
     return 0
 
 
@@ -94,24 +96,26 @@ def _print_made(settings: Settings, made: Remote) -> int:
 @index_options
 @click.pass_obj
 def pull(settings: Settings, /, source: str, name: str, parent: str, **options: Any) -> int:
-    """Build an environment of the cluster here as NAME, from its lock."""
+    """Build an environment of the cluster home as NAME, from its lock."""
     from haienv import cluster, operations
     from haienv.layers.build import BuildRequest
 
-    here, meant = home(), parse_reference(source)
-    uv = installer(here, options)
-    fetched = cluster.fetch_recipe(meant.name, meant.owner)
-    base = _base(here, fetched.lock, fetched.description.parent, parent)
-    wanted = tuple(fetched.description.wanted) or tuple(pin.text for pin in fetched.lock.pins)
-    metadata = EnvMetadata(config=_config(fetched.description.config))
-    request = BuildRequest(wanted, exact=fetched.lock.pins)
-    made = operations.create(here, uv, name or meant.name, base, request, metadata, lambda _: None)
-    assert made is not None
-    settings.answer(as_dict(made), str(made.path))
+    home, reference = Home.from_environ(), parse_reference(source)
+    uv = make_installer(home, options)
+    recipe = cluster.fetch_recipe(reference.name, reference.owner)
+    base = _find_base(home, recipe.lock, recipe.description.parent, parent)
+    wanted = tuple(recipe.description.wanted) or tuple(pin.text for pin in recipe.lock.pins)
+    metadata = EnvMetadata(config=_parse_config(recipe.description.config))
+    request = BuildRequest(wanted, exact=recipe.lock.pins)
+    environment = operations.create(
+        home, uv, name or reference.name, base, request, metadata, lambda _: None
+    )
+    assert environment is not None
+    settings.print_result(environment_document(environment), str(environment.path))
     return 0
 
 
-def _config(text: str) -> Any:
+def _parse_config(text: str) -> Config:
     from hai.toml import loads
     from haienv.store.records import parse_config
 
@@ -121,20 +125,20 @@ def _config(text: str) -> Any:
         raise UsageError(f"the configuration of the environment is invalid: {error}") from error
 
 
-def _base(here: Home, lock: Lock, parent: str, chosen: str) -> Base:
-    from haienv.layers.base import empty_base, environment_base
-    from haienv.store.registry import find, find_by_lock
+def _find_base(home: Home, lock: Lock, parent: str, chosen: str) -> Base:
+    from haienv.layers.base import make_empty_base, make_environment_base
+    from haienv.store.registry import find_by_lock, find_by_reference
 
     if not lock.parent:
-        return empty_base(lock.python)
+        return make_empty_base(lock.python)
     if chosen:
-        return environment_base(find(here, parse_reference(chosen)))
-    found = find_by_lock(here, lock.parent, parse_reference(parent))
-    if found is None:
+        return make_environment_base(find_by_reference(home, parse_reference(chosen)))
+    environment = find_by_lock(home, lock.parent, parse_reference(parent))
+    if environment is None:
         raise Refused(
-            f"it extends {parent}, which is not here", f"pull it first: haienv pull '{parent}'"
+            f"it extends {parent}, which is not home", f"pull it first: haienv pull '{parent}'"
         )
-    return environment_base(found)
+    return make_environment_base(environment)
 
 
 @click.command("build", cls=EnvCommand)
@@ -154,14 +158,14 @@ def _base(here: Home, lock: Lock, parent: str, chosen: str) -> Base:
 def build(settings: Settings, /, name: str, remote: bool, **options: Any) -> int:
     """Build an environment on the cluster only.
 
-    Versions are resolved here, for the cluster's Python; a lock is used as it is.
+    Versions are resolved home, for the cluster's Python; a lock is used as it is.
     """
     from haienv import cluster
-    from haienv.layers.base import running_minor
+    from haienv.layers.base import find_running_minor
     from haienv.requirements.files import collect_requirements
     from haienv.requirements.requirement_set import RequirementSet
 
-    uv = installer(home(), options)
+    uv = make_installer(Home.from_environ(), options)
     requested = collect_requirements(
         RequirementSet(options["requirements"]), options["sources"], ()
     )
@@ -170,12 +174,14 @@ def build(settings: Settings, /, name: str, remote: bool, **options: Any) -> int
             "projects in place cannot be built on the cluster: their files are on this machine"
         )
     parent = parse_reference(options["parent"]) if options["parent"] else None
-    chain = cluster.locks_of_chain(parent.name, parent.owner) if parent else []
-    python = chain[0].python if chain else options["python"] or requested.python or running_minor()
-    lock = requested.lock or _locked(uv, requested.requirements, python, chain)
-    metadata = _label(EnvMetadata(), options)
+    chain = cluster.fetch_lock_chain(parent.name, parent.owner) if parent else []
+    python = (
+        chain[0].python if chain else options["python"] or requested.python or find_running_minor()
+    )
+    lock = requested.lock or _resolve_lock(uv, requested.requirements, python, chain)
+    metadata = _with_visibility(EnvMetadata(), options)
     parents = [(parent.name, parent.owner, chain[0].hash)] if parent else []
-    made = cluster.build(
+    built = cluster.build(
         check_name(name),
         lock,
         requested.requirements,
@@ -183,17 +189,17 @@ def build(settings: Settings, /, name: str, remote: bool, **options: Any) -> int
         parents,
         {},
         options["replace"],
-        settings.note,
+        settings.print_note,
     )
-    return _print_made(settings, made)
+    return _print_remote(settings, built)
 
 
-def _locked(uv: Uv, requirements: tuple[str, ...], python: str, chain: list[Lock]) -> Lock:
-    from haienv.layers.resolve import resolve_for
+def _resolve_lock(uv: Uv, requirements: tuple[str, ...], python: str, chain: list[Lock]) -> Lock:
+    from haienv.layers.resolve import resolve_for_version
     from haienv.store.transaction import build_directory
 
-    below = {pin.name: pin.version for lock in reversed(chain) for pin in lock.pins}
+    provided = {pin.name: pin.version for lock in reversed(chain) for pin in lock.pins}
     with build_directory(uv.home) as work:
-        found = resolve_for(uv, requirements, python, below, work)
-    pins = tuple(pin for pin in found if below.get(pin.name) != pin.version)
+        resolved = resolve_for_version(uv, requirements, python, provided, work)
+    pins = tuple(pin for pin in resolved if provided.get(pin.name) != pin.version)
     return Lock(python, pins, chain[0].hash if chain else "")

@@ -9,11 +9,11 @@ from haienv.cli.common import (
     EnvCommand,
     Settings,
     complete_names,
-    own_environment,
+    find_own_environment,
     require_confirmation,
 )
-from haienv.cli.view import aligned
-from haienv.store.layout import Home, home
+from haienv.cli.view import align_columns
+from haienv.store.layout import Home
 
 
 @click.command("remove", cls=EnvCommand)
@@ -27,21 +27,18 @@ def remove(settings: Settings, names: tuple[str, ...], yes: bool, force: bool) -
     from haienv.cluster import require_unused
     from haienv.store.access import require_owner
 
-    here = home()
-    unique = {
-        str(each): each
-        for each in (require_owner(here, own_environment(name)[1]) for name in names)
-    }
-    found = list(unique.values())
+    home = Home.from_environ()
+    owned = (require_owner(home, find_own_environment(name)[1]) for name in names)
+    environments = list({str(each): each for each in owned}.values())
     if not force:
-        for each in found:
+        for each in environments:
             require_unused(each)
-    busy = _busy_layers(here, force)
-    require_confirmation(f"Remove {', '.join(map(str, found))}?", yes)
-    for each in found:
-        operations.remove(here, each, force, busy)
-    settings.answer({"removed": [str(each) for each in found]}, "")
-    settings.note(f"removed {', '.join(map(str, found))}")
+    busy_layers = _list_busy_layers(home, force)
+    require_confirmation(f"Remove {', '.join(map(str, environments))}?", yes)
+    for each in environments:
+        operations.remove(home, each, force, busy_layers)
+    settings.print_result({"removed": [str(each) for each in environments]}, "")
+    settings.print_note(f"removed {', '.join(map(str, environments))}")
     return 0
 
 
@@ -61,32 +58,32 @@ def gc(settings: Settings, days: float, cache: bool, dry_run: bool, force: bool,
     from haienv.backends.uv import Uv
     from haienv.layers.gc import delete_garbage, find_garbage
 
-    here = home()
-    busy = _busy_layers(here, force)
-    candidates = find_garbage(here, days)
-    found = [each for each in candidates if each.path.name not in busy]
-    in_use = [str(each.path) for each in candidates if each.path.name in busy]
-    size = sum(each.size_bytes for each in found)
-    document = [{"path": str(g.path), "size_bytes": g.size_bytes, "days": g.days} for g in found]
-    rows = [(str(g.path), size_text(g.size_bytes), f"{g.days:.0f} days") for g in found]
+    home = Home.from_environ()
+    busy_layers = _list_busy_layers(home, force)
+    candidates = find_garbage(home, days)
+    garbage = [each for each in candidates if each.path.name not in busy_layers]
+    in_use = [str(each.path) for each in candidates if each.path.name in busy_layers]
+    size = sum(each.size_bytes for each in garbage)
+    document = [{"path": str(g.path), "size_bytes": g.size_bytes, "days": g.days} for g in garbage]
+    rows = [(str(g.path), size_text(g.size_bytes), f"{g.days:.0f} days") for g in garbage]
     rows += [(path, "kept", "programs of tasks run in it") for path in in_use]
     answer = {"layers": document, "size_bytes": size, "in_use": in_use}
-    settings.answer(answer, aligned(rows) if rows else "")
-    if not dry_run and found:
-        require_confirmation(f"Delete {len(found)} layers?", yes)
-        delete_garbage(here, found)
+    settings.print_result(answer, align_columns(rows) if rows else "")
+    if not dry_run and garbage:
+        require_confirmation(f"Delete {len(garbage)} layers?", yes)
+        delete_garbage(home, garbage)
     if not dry_run and cache:
-        Uv(here).prune()
-    settings.note(f"{size_text(size)} {'would be freed' if dry_run else 'freed'}")
+        Uv(home).prune_cache()
+    settings.print_note(f"{size_text(size)} {'would be freed' if dry_run else 'freed'}")
     return 0
 
 
-def _busy_layers(here: Home, force: bool) -> frozenset[str]:
-    """Layers that programs run in; with --force none if the server cannot be reached."""
+def _list_busy_layers(home: Home, force: bool) -> frozenset[str]:
+    """Return the layers in which programs run; empty if the server cannot be reached and `force` is set."""
     from haienv.cluster import ServerError, layers_in_use
 
     try:
-        return layers_in_use(here)
+        return layers_in_use(home)
     except ServerError:
         if not force:
             raise

@@ -9,12 +9,12 @@ from pathlib import Path
 import click
 
 from haienv.activate import shells
-from haienv.activate.activation import Activation, activation
-from haienv.activate.shells import SHELLS, text_for
+from haienv.activate.activation import Activation, compute_activation
+from haienv.activate.shells import SHELLS, activation_script
 from haienv.cli.common import EnvCommand, Settings, complete_names, find_environment
 from haienv.errors import NotFound, UsageError
 
-_FISH = """function source
+_FISH_SOURCE = """function source
     if test "$argv[1]" = haienv
         builtin source {file} $argv[2..-1]
     else
@@ -53,11 +53,11 @@ def run(settings: Settings, name: str, command: tuple[str, ...]) -> int:
     arguments = command[1:] if command[0] == "--" else command
     if not arguments:
         raise UsageError("a command is required", "haienv run NAME -- COMMAND")
-    here, found = find_environment(name)
-    variables = activation(here, found).applied(os.environ)
+    home, environment = find_environment(name)
+    variables = compute_activation(home, environment).apply_to(os.environ)
     program = shutil.which(arguments[0], path=variables["PATH"])
     if program is None:
-        raise NotFound(f"{found} has no program {arguments[0]!r}, and it is not on PATH")
+        raise NotFound(f"{environment} has no program {arguments[0]!r}, and it is not on PATH")
     os.execve(program, list(arguments), variables)
 
 
@@ -66,23 +66,25 @@ def run(settings: Settings, name: str, command: tuple[str, ...]) -> int:
 @click.pass_obj
 def shell(settings: Settings, name: str) -> int:
     """Start a shell in an environment; `exit` ends it."""
-    here, found = find_environment(name)
+    home, environment = find_environment(name)
     program = shutil.which(os.environ.get("SHELL") or "sh")
     if program is None:
         raise NotFound(f"cannot find the shell {os.environ.get('SHELL')!r}", "set SHELL")
-    settings.note(f"{found}: `exit` ends the shell")
-    arguments, variables = _shell_command(program, activation(here, found, follow=True))
+    settings.print_note(f"{environment}: `exit` ends the shell")
+    arguments, variables = _shell_command(
+        program, compute_activation(home, environment, follow=True)
+    )
     os.execve(program, arguments, variables)
 
 
-def _shell_command(program: str, entered: Activation) -> tuple[list[str], dict[str, str]]:
-    """The command and variables: bash and fish activate after their start-up files, which may set PATH."""
+def _shell_command(program: str, activation: Activation) -> tuple[list[str], dict[str, str]]:
+    """Return command and variables of a shell. bash and fish activate last: their start-up files may set PATH."""
     name = os.path.basename(program)
     if name not in _STARTUP_OPTIONS:
-        return [program], entered.applied(os.environ)
+        return [program], activation.apply_to(os.environ)
     return [program, *_STARTUP_OPTIONS[name]], {
         **os.environ,
-        "_HAIENV_ENTER": text_for(name, entered),
+        "_HAIENV_ENTER": activation_script(name, activation),
     }
 
 
@@ -93,14 +95,14 @@ def init(settings: Settings, which: str) -> int:
     """Click shows _INIT."""
     from click.shell_completion import get_completion_class
 
-    from haienv.activate.shells import fish_quoted
-    from haienv.cli.main import group
+    from haienv.activate.shells import quote_fish
+    from haienv.cli.main import make_group
 
     kind = get_completion_class(which)
     assert kind is not None
-    text = str(kind(group(), {}, "haienv", "_HAIENV_COMPLETE").source())
+    text = str(kind(make_group(), {}, "haienv", "_HAIENV_COMPLETE").source())
     if which == "fish":
         file = shutil.which("haienv.fish") or "haienv.fish"
-        text += _FISH.format(file=fish_quoted(file))
-    settings.answer({"text": text}, text)
+        text += _FISH_SOURCE.format(file=quote_fish(file))
+    settings.print_result({"text": text}, text)
     return 0

@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from haienv.cli.common import EnvCommand, Settings, complete_names, find_environment
-from haienv.cli.view import aligned
+from haienv.cli.view import align_columns
 from haienv.names import check_name
-from haienv.store.layout import home
+from haienv.store.layout import Home
 
 
 @click.command("verify", cls=EnvCommand)
@@ -16,20 +16,20 @@ from haienv.store.layout import home
 @click.pass_obj
 def verify(settings: Settings, name: str, user: str | None) -> int:
     """Compare the files of an environment with those that were installed. The exit code is 1 if they differ."""
-    from haienv.layers.integrity import differences
+    from haienv.layers.integrity import compare_environment
 
-    _, found = find_environment(name, user)
-    differences_found = differences(found)
-    document = [{"what": each.kind, "path": each.path} for each in differences_found]
-    settings.answer(
-        document, "\n".join(f"{each.kind:<8} {each.path}" for each in differences_found)
+    _, environment = find_environment(name, user)
+    differences = compare_environment(environment)
+    document = [{"what": each.kind, "path": each.path} for each in differences]
+    settings.print_result(
+        document, "\n".join(f"{each.kind:<8} {each.path}" for each in differences)
     )
-    settings.note(
-        f"{found}: {len(differences_found)} files differ"
-        if differences_found
-        else f"{found} is intact"
+    settings.print_note(
+        f"{environment}: {len(differences)} files differ"
+        if differences
+        else f"{environment} is intact"
     )
-    return 1 if differences_found else 0
+    return 1 if differences else 0
 
 
 @click.command("doctor", cls=EnvCommand)
@@ -37,35 +37,34 @@ def verify(settings: Settings, name: str, user: str | None) -> int:
 @click.pass_obj
 def doctor(settings: Settings, fix: bool) -> int:
     """Find what is broken or left over in your environments. The exit code is 1 if a problem remains."""
-    from haienv.doctor import findings, repair
+    from haienv.doctor import find_problems, repair
 
-    here = home()
-    found = findings(here)
-    repaired = repair(here, found) if fix and found else []
-    remaining = [each for each in found if each not in repaired]
+    home = Home.from_environ()
+    problems = find_problems(home)
+    repaired = repair(home, problems) if fix and problems else []
     document = [
         {
-            "what": each.problem,
+            "what": each.description,
             "path": each.path,
             "hint": each.hint,
             "fixable": each.repair is not None,
             "fixed": each in repaired,
         }
-        for each in found
+        for each in problems
     ]
     rows = [
         (
             "fixed" if each in repaired else "found",
-            each.problem,
+            each.description,
             each.path,
             each.hint or "haienv doctor --fix",
         )
-        for each in found
+        for each in problems
     ]
-    settings.answer(document, aligned(rows) if rows else "")
-    if not found:
-        settings.note("all is well")
-    return 1 if remaining else 0
+    settings.print_result(document, align_columns(rows) if rows else "")
+    if not problems:
+        settings.print_note("all is well")
+    return 1 if len(repaired) < len(problems) else 0
 
 
 @click.command("history", cls=EnvCommand)
@@ -80,9 +79,9 @@ def history(settings: Settings, name: str, user: str | None) -> int:
 
     from haienv.store.history import read_changes
 
-    here = home()
-    all_changes = read_changes(here, check_name(user, "user") if user else here.user)
-    found = [each for each in all_changes if name in ("", each.name)]
-    rows = [(c.time, c.what, c.name, c.layer, f"uid {c.uid}", c.host) for c in found]
-    settings.answer([asdict(each) for each in found], aligned(rows) if rows else "")
+    home = Home.from_environ()
+    all_changes = read_changes(home, check_name(user, "user") if user else home.user)
+    changes = [each for each in all_changes if name in ("", each.name)]
+    rows = [(c.time, c.what, c.name, c.layer, f"uid {c.uid}", c.host) for c in changes]
+    settings.print_result([asdict(each) for each in changes], align_columns(rows) if rows else "")
     return 0

@@ -155,7 +155,7 @@ async def test_what_the_server_may_not_read_is_believed_of_its_owner(
 ) -> None:
     make(platform, "ada", "torch")
     monkeypatch.setattr(read, "read_environment", lambda root, called, trusted: Unreadable(called))
-    monkeypatch.setattr(read, "scan", lambda root, trusted: iter(()))
+    monkeypatch.setattr(read, "scan_environments", lambda root, trusted: iter(()))
     ada = await platform.caller("ada")
     reported = Environment(
         name="torch",
@@ -321,7 +321,7 @@ async def test_a_directory_that_another_uid_made_is_not_its_users(
 ) -> None:
     make(platform, "ada", "torch")
     await platform.directory.update_user(replace(platform.directory.user("ada"), uid=54321))
-    monkeypatch.setattr(OpenDirectory, "owner", lambda folder: 666)
+    monkeypatch.setattr(OpenDirectory, "owner_uid", lambda folder: 666)
     (found,) = await listed(platform, "ada")
     assert found.state == ENVIRONMENT_STATE_BROKEN
     assert "belongs to uid 666, which is not that of ada" in found.message

@@ -248,7 +248,7 @@ async def a_workspace(platform: Any, thing: Thing) -> None:
         await platform.workspaces.registry.create((user, "w"), 1.0, "the same")
         async with platform.workspaces.registry.open((user, "w")) as room:
             (room.files.tree / "directory").mkdir(exist_ok=True)
-            tree_scan.scan(room.files, Author("tasks", 1.0))
+            tree_scan.scan_tree(room.files, Author("tasks", 1.0))
             tags.tag(room.files, "x", 1, force=False)
             checkouts.create(room.files, 7, 1, 0)
 

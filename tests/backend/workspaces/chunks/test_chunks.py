@@ -1,4 +1,4 @@
-"""Large files: put together from what arrives and what is here, in one pass, and hashed on their way to the disk."""
+"""Large files are assembled from received and stored chunks in one pass that also hashes them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FILE_CONTENT = b"".join(PIECES)
         pytest.param([0, 0, 1, 2, 3], [], id="one twice"),
     ],
 )
-def test_only_what_came_in_another_order_is_read_again(
+def test_only_chunks_that_arrived_out_of_order_are_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: list[int], read: list[int]
 ) -> None:
     skipped: list[int] = []
@@ -44,15 +44,15 @@ def test_only_what_came_in_another_order_is_read_again(
         skip(running, content)
 
     monkeypatch.setattr(StreamedFile, "skip", noting)
-    files = _opened(tmp_path)
+    files = _find_open(tmp_path)
     _push(files, FILE_CONTENT, order)
     assert (files.tree / "big").read_bytes() == FILE_CONTENT
     assert sum(skipped) == sum(len(PIECES[number]) for number in read)
     files.close()
 
 
-def test_a_recipe_is_answered_part_by_part_and_older_versions_are_used(tmp_path: Path) -> None:
-    files = _opened(tmp_path)
+def test_each_part_of_a_recipe_is_answered_and_older_versions_are_used(tmp_path: Path) -> None:
+    files = _find_open(tmp_path)
     _push(files, FILE_CONTENT, [0, 1, 2, 3])
     new = blake3(b"new").digest(700_000)
     pieces = [PIECES[0], new, *PIECES[1:]]
@@ -68,8 +68,8 @@ def test_a_recipe_is_answered_part_by_part_and_older_versions_are_used(tmp_path:
     files.close()
 
 
-def test_a_chunk_that_a_file_has_many_times_travels_once(tmp_path: Path) -> None:
-    files = _opened(tmp_path)
+def test_a_chunk_that_occurs_many_times_is_sent_once(tmp_path: Path) -> None:
+    files = _find_open(tmp_path)
     piece = bytes(500_000)
     push, digest = _wanting(files, piece * 6)
     first = push.add_recipe(digest, _chunks([piece] * 3), last=False)
@@ -83,10 +83,10 @@ def test_a_chunk_that_a_file_has_many_times_travels_once(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("arrived", [[0, 1], [1, 3], [3]])
-def test_what_a_push_that_broke_has_brought_is_not_asked_for_again(
+def test_chunks_of_an_interrupted_push_are_not_requested_again(
     tmp_path: Path, arrived: list[int]
 ) -> None:
-    files = _opened(tmp_path)
+    files = _find_open(tmp_path)
     digests = [blake3(piece).digest() for piece in PIECES]
     for numbers, broken in ((arrived, True), ([n for n in range(4) if n not in arrived], False)):
         push, digest = _wanting(files, FILE_CONTENT)
@@ -101,13 +101,13 @@ def test_what_a_push_that_broke_has_brought_is_not_asked_for_again(
     files.close()
 
 
-def test_what_is_here_is_never_replaced_by_what_nobody_asked_for(
+def test_chunks_that_were_not_requested_replace_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Chunks that come next are not looked at by themselves, so they must not reach what is hashed already."""
+    """Chunks that continue a file are not verified separately, so they must not overwrite hashed bytes."""
     for module in (direct_io, assembly):
         monkeypatch.setattr(module, "BLOCK_BYTES", 1 << 20)
-    files = _opened(tmp_path)
+    files = _find_open(tmp_path)
     _push(files, FILE_CONTENT, [0, 1, 2, 3])
     extra = blake3(b"extra").digest(600_000)
     file_contents = [FILE_CONTENT + extra, FILE_CONTENT[: -len(PIECES[3])] + extra]
@@ -127,8 +127,8 @@ def test_what_is_here_is_never_replaced_by_what_nobody_asked_for(
     files.close()
 
 
-def test_files_that_grow_in_turn_hold_few_blocks_and_come_out_whole(tmp_path: Path) -> None:
-    files = _opened(tmp_path)
+def test_files_that_grow_in_turn_hold_few_buffers_and_become_complete(tmp_path: Path) -> None:
+    files = _find_open(tmp_path)
     push, file_contents = (
         Push(files, 1),
         [bytes([n]) + FILE_CONTENT for n in range(MAX_ACTIVE_ASSEMBLIES + 3)],
@@ -152,8 +152,8 @@ def test_files_that_grow_in_turn_hold_few_blocks_and_come_out_whole(tmp_path: Pa
     files.close()
 
 
-def test_a_file_may_be_made_of_more_files_than_are_open_at_a_time(tmp_path: Path) -> None:
-    files = _opened(tmp_path)
+def test_a_file_may_have_more_sources_than_are_open_at_once(tmp_path: Path) -> None:
+    files = _find_open(tmp_path)
     ends = [blake3(bytes([n])).digest(300_000) for n in range(MAX_OPEN + 4)]
     pieces = [piece for end in ends for piece in (end[:150_000], end[150_000:])]
     older = [end + bytes(900_000) for end in ends]
@@ -178,10 +178,10 @@ def test_a_file_may_be_made_of_more_files_than_are_open_at_a_time(tmp_path: Path
 
 
 @pytest.mark.parametrize("recipe", [PIECES[:3], [*PIECES, b"more"]])
-def test_a_recipe_of_another_size_than_its_entry_is_refused(
+def test_a_recipe_whose_size_differs_from_its_entry_is_refused(
     tmp_path: Path, recipe: list[bytes]
 ) -> None:
-    files = _opened(tmp_path)
+    files = _find_open(tmp_path)
     push, digest = _wanting(files, FILE_CONTENT)
     with pytest.raises(Invalid, match="its entry"):
         push.add_recipe(digest, _chunks(recipe), last=True)
@@ -189,8 +189,8 @@ def test_a_recipe_of_another_size_than_its_entry_is_refused(
     files.close()
 
 
-def test_chunks_in_order_that_make_another_file_are_refused(tmp_path: Path) -> None:
-    files = _opened(tmp_path)
+def test_chunks_that_form_another_file_are_refused(tmp_path: Path) -> None:
+    files = _find_open(tmp_path)
     with pytest.raises(Conflict, match="do not match its digest"):
         _push(files, FILE_CONTENT[:-1] + b"x", [0, 1, 2, 3])
     assert not (files.tree / "big").exists()
@@ -204,10 +204,10 @@ def test_chunks_in_order_that_make_another_file_are_refused(tmp_path: Path) -> N
         pytest.param([1, 0, 2, 3], Invalid, id="in another order: at once, by itself"),
     ],
 )
-def test_a_chunk_that_is_not_what_its_digest_says_is_refused(
+def test_a_chunk_that_does_not_match_its_digest_is_refused(
     tmp_path: Path, order: list[int], refusal: type[Exception]
 ) -> None:
-    files = _opened(tmp_path)
+    files = _find_open(tmp_path)
     with pytest.raises(refusal):
         _push(files, FILE_CONTENT, order, wrong=1)
     assert not (files.tree / "big").exists()
@@ -216,7 +216,7 @@ def test_a_chunk_that_is_not_what_its_digest_says_is_refused(
     files.close()
 
 
-def _opened(root: Path) -> WorkspaceFiles:
+def _find_open(root: Path) -> WorkspaceFiles:
     make_directories(root / "u" / "w", 0)
     files = WorkspaceFiles(root / "u" / "w", 0)
     apply.recover(files)
@@ -237,7 +237,7 @@ def _entries(file_contents: Sequence[bytes]) -> list[Entry]:
 
 
 def _wanting(files: WorkspaceFiles, claimed: bytes) -> tuple[Push, bytes]:
-    """A push of one file, and its digest."""
+    """Start a push of one file. Return the push and the digest of the file."""
     push, digest = Push(files, 1), blake3(claimed).digest()
     push.add_changes([Entry("big", EntryKind.FILE, False, len(claimed), 1, digest)])
     return push, digest

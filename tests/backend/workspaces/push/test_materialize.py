@@ -1,4 +1,4 @@
-"""Directories that are laid out beside the tree and shown by one rename: what may be in the way, or be left."""
+"""New directories are built outside the tree and published by one rename, whatever is in the way."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ def on_disk(files: WorkspaceFiles) -> dict[str, bytes]:
 
 
 def left(files: WorkspaceFiles) -> list[str]:
-    return [*os.listdir(files.laid), *files.incoming.names()]
+    return [*os.listdir(files.laid), *files.incoming.list_names()]
 
 
-def test_a_new_directory_comes_with_times_and_modes_and_needs_no_second_look(
+def test_a_new_directory_has_times_and_modes_and_is_not_read_again(
     files: WorkspaceFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     push = Push(files, 1)
@@ -76,11 +76,11 @@ def test_a_new_directory_comes_with_times_and_modes_and_needs_no_second_look(
     assert (files.tree / "new/run").stat().st_mode & 0o777 == 0o755
     assert (files.tree / "new/deep/f").stat().st_mtime_ns == MTIME
     assert left(files) == []
-    monkeypatch.setattr(directory_scan, "digest_of", lambda file: pytest.fail("it was read again"))
-    assert tree_scan.scan(files, ME).number == 1
+    monkeypatch.setattr(directory_scan, "hash_file", lambda file: pytest.fail("it was read again"))
+    assert tree_scan.scan_tree(files, ME).number == 1
 
 
-def test_only_what_is_new_is_laid_out(files: WorkspaceFiles) -> None:
+def test_only_new_directories_are_built_outside_the_tree(files: WorkspaceFiles) -> None:
     pushed(files, {"old/f": b"1", "top": b"t"})
     assert pushed(files, {"old/g": b"2", "old/new/f": b"3", "old/new/in/g": b"4"}, 1) == 2
     assert on_disk(files) == {
@@ -93,7 +93,7 @@ def test_only_what_is_new_is_laid_out(files: WorkspaceFiles) -> None:
     assert left(files) == []
 
 
-def test_one_content_at_many_places_old_and_new(files: WorkspaceFiles) -> None:
+def test_one_content_may_belong_to_many_new_and_existing_paths(files: WorkspaceFiles) -> None:
     tree = {"a/f": b"same", "a/b/g": b"same", "h": b"same", "c/f": b"other"}
     pushed(files, tree)
     assert on_disk(files) == tree
@@ -101,7 +101,7 @@ def test_one_content_at_many_places_old_and_new(files: WorkspaceFiles) -> None:
 
 
 @pytest.mark.parametrize("answer", ["another file", "nothing", "another mode"])
-def test_who_changes_its_mind_gets_what_it_said_last(files: WorkspaceFiles, answer: str) -> None:
+def test_the_last_entry_for_a_path_counts(files: WorkspaceFiles, answer: str) -> None:
     push = Push(files, 1)
     push.add_changes([entry("d/f", b"first"), entry("d/g", b"g"), entry("e/in/f", b"first")])
     send(push, b"first", b"g")
@@ -120,10 +120,10 @@ def test_who_changes_its_mind_gets_what_it_said_last(files: WorkspaceFiles, answ
     push.close()
     assert on_disk(files) == expected
     assert left(files) == []
-    assert tree_scan.scan(files, ME).number == 1
+    assert tree_scan.scan_tree(files, ME).number == 1
 
 
-def test_what_a_broken_push_laid_out_is_not_asked_for_again(files: WorkspaceFiles) -> None:
+def test_files_of_an_interrupted_push_are_not_requested_again(files: WorkspaceFiles) -> None:
     tree = {"d/f": b"one", "d/g": b"two", "e": b"three"}
     broken = Push(files, 1)
     broken.add_changes([entry(path, data) for path, data in tree.items()])
@@ -139,7 +139,7 @@ def test_what_a_broken_push_laid_out_is_not_asked_for_again(files: WorkspaceFile
     assert left(files) == []
 
 
-def test_what_a_program_wrote_where_a_directory_shall_be_is_looked_at_first(
+def test_a_file_in_the_way_of_a_new_directory_is_scanned_first(
     files: WorkspaceFiles,
 ) -> None:
     push = Push(files, 1)
@@ -155,10 +155,10 @@ def test_what_a_program_wrote_where_a_directory_shall_be_is_looked_at_first(
 
 
 @pytest.mark.parametrize("changed_path", ["d", "d/in", "d/in/f"])
-def test_a_program_that_is_faster_than_the_rename_loses_nothing(
+def test_a_file_written_just_before_the_rename_is_not_lost(
     files: WorkspaceFiles, changed_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the last look and the rename."""
+    """The program writes between the last check and the rename."""
     commit = staging.commit
 
     def interfere(index: Index, author: Author) -> object:
@@ -177,23 +177,23 @@ def test_a_program_that_is_faster_than_the_rename_loses_nothing(
     assert left(files) == []
 
 
-def test_a_version_is_found_while_its_directory_is_on_the_way(
+def test_a_version_is_found_while_its_directory_is_being_published(
     files: WorkspaceFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And a storage that fails just then leaves it to whoever opens the workspace next."""
-    contents_seen = []
+    """If storage fails at that time, the next process that opens the workspace continues."""
+    contents_read = []
 
     def fail(files: WorkspaceFiles) -> None:
-        if files.index.newest().number:
-            file = files.find(blake3(b"mine").digest())
-            contents_seen.append(os.pread(file, 9, 0) if file is not None else None)
+        if files.index.newest_revision().number:
+            file = files.find_content(blake3(b"mine").digest())
+            contents_read.append(os.pread(file, 9, 0) if file is not None else None)
             raise OSError("the storage goes away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(apply, "apply", fail)
+        patch.setattr(apply, "apply_pending", fail)
         with pytest.raises(OSError, match="goes away"):
             pushed(files, {"d/f": b"mine"})
-    assert contents_seen == [b"mine"]
+    assert contents_read == [b"mine"]
     apply.recover(files)
     assert on_disk(files) == {"d/f": b"mine"}
     assert left(files) == []

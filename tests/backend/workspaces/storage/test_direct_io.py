@@ -1,4 +1,4 @@
-"""Large files past the page cache: what is read is what was written, and nothing is believed early."""
+"""Large files without the page cache: bytes count as written only once they are in the file."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def cut(sizes: Sequence[int]) -> list[bytes]:
     ],
 )
 @pytest.mark.parametrize("begin", [0, 5])
-def test_what_is_added_is_in_the_file(tmp_path: Path, sizes: list[int], begin: int) -> None:
+def test_added_bytes_are_in_the_file(tmp_path: Path, sizes: list[int], begin: int) -> None:
     path = tmp_path / "f"
     path.write_bytes(b"before")
     made = DirectWriter(create(path)(), begin)
@@ -63,7 +63,7 @@ def test_what_is_added_is_in_the_file(tmp_path: Path, sizes: list[int], begin: i
     assert made.written == begin + total
 
 
-def test_what_is_read_ahead_is_what_is_there(tmp_path: Path) -> None:
+def test_parts_are_read_in_order(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_bytes(DATA)
     parts = [(0, BLOCK), (1, BLOCK), (4096, 4096), (4095, 2), (7, 0), (5 * BLOCK, 500)]
@@ -75,7 +75,7 @@ def test_what_is_read_ahead_is_what_is_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", ["pwrite", "preadv"])
-def test_a_disk_that_wants_another_alignment_is_written_and_read_the_usual_way(
+def test_a_disk_with_another_alignment_is_accessed_through_the_page_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
     done, refused = getattr(os, verb), []
@@ -108,16 +108,16 @@ def test_only_what_is_in_the_file_counts_as_written(tmp_path: Path) -> None:
     }
     stream = StreamedFile(create(tmp_path / "f"))
     assert stream.write_next(positions, contents) == []
-    written = stream.written()  # the last blocks may still be under way
+    written = stream.take_written()  # the last blocks may still be under way
     assert [*positions[: len(written)]] == written
     assert len(written) < len(positions)
     stream.finish()
-    assert written + stream.written() == positions
+    assert written + stream.take_written() == positions
     assert (tmp_path / "f").read_bytes() == DATA[:20_000]
     assert stream.is_complete(blake3(DATA[:20_000]).digest(), 20_000)
 
 
-def test_chunks_that_do_not_come_next_are_left_to_others(tmp_path: Path) -> None:
+def test_chunks_out_of_order_are_returned(tmp_path: Path) -> None:
     first, third = ChunkPosition(FILE, 0, b"1" * 32, 10), ChunkPosition(FILE, 20, b"3" * 32, 10)
     contents = {position.digest: memoryview(DATA)[:10] for position in (first, third)}
     stream = StreamedFile(create(tmp_path / "f"))
@@ -126,7 +126,7 @@ def test_chunks_that_do_not_come_next_are_left_to_others(tmp_path: Path) -> None
     assert not stream.is_complete(blake3(DATA[:30]).digest(), 30)
 
 
-def test_a_block_that_was_not_written_is_not_forgotten(
+def test_the_failure_of_a_write_is_raised_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pwrite, failures = os.pwrite, [OSError(errno.ENOSPC, "No space left on device")]
@@ -143,4 +143,4 @@ def test_a_block_that_was_not_written_is_not_forgotten(
         stream.write_next([everything], {everything.digest: memoryview(DATA)[: 3 * BLOCK]})
     with pytest.raises(OSError, match="No space"):
         stream.finish()
-    assert stream.written() == []
+    assert stream.take_written() == []

@@ -1,7 +1,7 @@
-"""Parses env.toml, layer.toml and image.toml. Every key is checked for its type, every list and text for its size.
+"""Parses the records env.toml, layer.toml and image.toml, and checks the type of each key and the size of each value.
 
-Keys that only haienv needs are checked as well, so that both report the same files as broken; unknown keys are ignored.
-A newer schema is rejected.
+Keys that only haienv needs are checked as well, so that haienv and the server report the same files as broken. Unknown
+keys are ignored. Records of a newer schema are rejected.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 from hai.toml import loads
 from hai_backend.domain.catalog.dataset import Visibility
 from hai_backend.domain.environment import LAYER, LOCK_HASH, NAME, EnvironmentName
-from hai_backend.environments.errors import BrokenEnvironment
 
 Value = TypeVar("Value")
 
@@ -30,9 +29,16 @@ _LAYER_OR_NONE = re.compile(rf"(?:{LAYER.pattern})?")
 _PYTHON = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){1,2}[A-Za-z0-9.+-]{0,16}")
 
 
+class BrokenEnvironment(Exception):
+    """The files of an environment do not match the layout; the message tells the owner what is wrong.
+
+    Files that do not exist or cannot be read raise OSError instead.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The configuration of an environment, apart from its packages."""
+    """The configuration of an environment besides its packages."""
 
     search_dirs: tuple[str, ...] = ()
     bin_dirs: tuple[str, ...] = ()
@@ -54,7 +60,7 @@ class Metadata:
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """A layer that another one extends; chains of parents begin with the nearest."""
+    """A layer that another one extends. Lists of parents begin with the nearest one."""
 
     full_name: EnvironmentName
     layer: str
@@ -67,7 +73,7 @@ class Layer:
 
     lock_hash: str
     python_version: str
-    platform: str  # as in linux-x86_64; empty: unknown
+    platform: str  # as in linux-x86_64; empty if unknown
     requested: tuple[str, ...]
     packages: int
     size_bytes: int
@@ -84,8 +90,8 @@ class Image:
     files: int
 
 
-def metadata(text: str) -> Metadata:
-    """Raises BrokenEnvironment."""
+def parse_metadata(text: str) -> Metadata:
+    """Parse env.toml. Raise BrokenEnvironment."""
     table = _table(text, "env.toml")
     _texts(table, "tags")
     _matching(table, "previous", _LAYER_OR_NONE)
@@ -100,9 +106,9 @@ def metadata(text: str) -> Metadata:
     )
 
 
-def config(text: str) -> Config:
-    """Parses a table [config] alone. Raises BrokenEnvironment."""
-    return _config(_parsed(text, "it"))
+def parse_config(text: str) -> Config:
+    """Parse a table [config] without the rest of env.toml. Raise BrokenEnvironment."""
+    return _config(_load(text, "it"))
 
 
 def _config(table: Mapping[str, Any]) -> Config:
@@ -114,12 +120,12 @@ def _config(table: Mapping[str, Any]) -> Config:
     )
 
 
-def layer(text: str) -> Layer:
-    """Raises BrokenEnvironment."""
+def parse_layer(text: str) -> Layer:
+    """Parse layer.toml. Raise BrokenEnvironment."""
     table = _table(text, "layer.toml")
     parents = _get(table, "parents", list, [])
     _bounded("parents", parents)
-    parsed = Layer(
+    layer = Layer(
         lock_hash=_matching(table, "lock_hash", LOCK_HASH),
         python_version=_matching(table, "python", _PYTHON),
         platform=_text(table, "platform", ""),
@@ -129,12 +135,12 @@ def layer(text: str) -> Layer:
         sites=_directories(table, "sites"),
         parents=tuple(map(_parent, parents)),
     )
-    _check_unused(table)
-    return parsed
+    _check_unused_keys(table)
+    return layer
 
 
-def _check_unused(table: Mapping[str, Any]) -> None:
-    """Checks the keys of a layer that only haienv needs."""
+def _check_unused_keys(table: Mapping[str, Any]) -> None:
+    """Check the keys of a layer that only haienv needs."""
     _matching(table, "interpreter", _PATH)
     for key in ("libc", "cuda", "backend"):
         _text(table, key, "")
@@ -143,14 +149,14 @@ def _check_unused(table: Mapping[str, Any]) -> None:
 
 
 def _table(text: str, file: str) -> dict[str, Any]:
-    table = _parsed(text, file)
+    table = _load(text, file)
     schema = table.get("schema")
     if type(schema) is not int or schema != SCHEMA:
         raise BrokenEnvironment(f"{file} has schema {schema!r:.40}; this server reads {SCHEMA}")
     return table
 
 
-def _parsed(text: str, file: str) -> dict[str, Any]:
+def _load(text: str, file: str) -> dict[str, Any]:
     try:
         return loads(text)
     except ValueError as error:
@@ -215,7 +221,7 @@ def _directories(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
 
 
 def _check_hooks(table: Mapping[str, Any]) -> None:
-    """Checks hooks, although only haienv runs them: haienv reports the file as broken if one is not a command."""
+    """Check the hooks, although only haienv runs them: haienv reports a file as broken if a hook is not a command."""
     for hook in _texts(table, "hooks"):
         try:
             is_command = bool(shlex.split(hook))
@@ -238,8 +244,8 @@ def _variables(table: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     return tuple(table.items())
 
 
-def image(text: str) -> Image:
-    """Raises BrokenEnvironment."""
+def parse_image(text: str) -> Image:
+    """Parse image.toml. Raise BrokenEnvironment."""
     table = _table(text, "image.toml")
     _count(table, "size_bytes")
     sizes = _count(table, "unpacked_bytes"), _count(table, "files")
@@ -256,7 +262,7 @@ def _parent(table: object) -> Parent:
 
 
 def _printable(key: str, value: str) -> str:
-    """Checks a text that is displayed to users."""
+    """Return a text for users. Raise BrokenEnvironment if it is too long or cannot be displayed."""
     if not value.isprintable():
         raise BrokenEnvironment(f"{key} has characters that cannot be displayed")
     _bounded(key, value)
@@ -264,7 +270,7 @@ def _printable(key: str, value: str) -> str:
 
 
 def _bounded(key: str, value: Any) -> Any:
-    """Limits the size of texts and collections."""
+    """Return a text or collection. Raise BrokenEnvironment if it is too large."""
     limit = _MAX_TEXT_CHARS if isinstance(value, str) else _MAX_ITEMS
     if len(value) > limit:
         raise BrokenEnvironment(f"{key} has {len(value)} parts; at most {limit} are read")

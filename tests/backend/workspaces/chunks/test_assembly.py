@@ -1,4 +1,4 @@
-"""A large file that several pushes bring, that was cut off, or is collected meanwhile: never wrong, done in the end."""
+"""A large file that several pushes bring, that was truncated, or that the garbage collection meets becomes complete."""
 
 from __future__ import annotations
 
@@ -40,8 +40,10 @@ def digest(content: bytes) -> bytes:
     return blake3(content).digest()
 
 
-def wanting(files: WorkspaceFiles, number: int, pieces: Sequence[bytes], path: str = "big") -> Push:
-    """A push that has told of one file."""
+def announce_file(
+    files: WorkspaceFiles, number: int, pieces: Sequence[bytes], path: str = "big"
+) -> Push:
+    """Start a push, and announce one file with its recipe."""
     file_content, push = b"".join(pieces), Push(files, number)
     push.add_changes(
         [Entry(path, EntryKind.FILE, False, len(file_content), 1, digest(file_content))]
@@ -59,50 +61,50 @@ def commit(push: Push, base: int = 0) -> None:
     push.close()
 
 
-def pushed(files: WorkspaceFiles, pieces: Sequence[bytes] = PIECES, base: int = 0) -> None:
-    push = wanting(files, 90, pieces)
+def push_completely(files: WorkspaceFiles, pieces: Sequence[bytes] = PIECES, base: int = 0) -> None:
+    push = announce_file(files, 90, pieces)
     for piece in pieces:
         send(push, piece)
     commit(push, base)
 
 
-def broken(files: WorkspaceFiles, pieces: Sequence[bytes], sent: Sequence[int]) -> Path:
-    """A push that ends before its commit; answers where what it brought lies."""
-    push = wanting(files, 80, pieces)
+def interrupt_push(files: WorkspaceFiles, pieces: Sequence[bytes], sent: Sequence[int]) -> Path:
+    """Start a push that ends before its commit. Return the path of its incomplete file."""
+    push = announce_file(files, 80, pieces)
     for number in sent:
         send(push, pieces[number])
     push.close()
     return files.path / "incoming" / f"{digest(b''.join(pieces)).hex()}.part"
 
 
-def in_the_end(files: WorkspaceFiles, pieces: Sequence[bytes] = PIECES) -> int:
-    """How often the client has to push until it is done."""
+def count_pushes(files: WorkspaceFiles, pieces: Sequence[bytes] = PIECES) -> int:
+    """Push until a commit succeeds. Return the number of pushes."""
     for times in range(1, 5):
         try:
-            pushed(files, pieces)
+            push_completely(files, pieces)
         except Conflict:
             continue
         assert (files.tree / "big").read_bytes() == b"".join(pieces)
         return times
-    raise AssertionError("it is never done")
+    raise AssertionError("no push succeeds")
 
 
 @pytest.mark.parametrize("existing", [PIECES[0], PIECES[0][::-1]], ids=["right", "wrong"])
-def test_a_push_that_was_overtaken_writes_nothing_any_more(
+def test_a_push_that_another_one_replaced_writes_nothing(
     files: WorkspaceFiles, existing: bytes
 ) -> None:
-    """Its stream hangs while the client pushes again, and a program writes into the file."""
-    old = wanting(files, 1, PIECES)
+    """The stream of a push hangs, the client pushes again, and a program changes the file."""
+    old = announce_file(files, 1, PIECES)
     send(old, existing, digest(PIECES[0]))
-    pushed(files)
+    push_completely(files)
     with (files.tree / "big").open("r+b") as file:
         file.write(b"a result")
     old.close()
     assert (files.tree / "big").read_bytes() == b"a result" + FILE_CONTENT[8:]
 
 
-def test_what_one_push_has_hashed_no_other_writes_over(files: WorkspaceFiles) -> None:
-    """The recipe of one lies about a chunk, and another brings the true one."""
+def test_bytes_that_are_hashed_are_never_written_again(files: WorkspaceFiles) -> None:
+    """One recipe has a wrong digest of a chunk, and another push brings the right chunk."""
     lie = PIECES[0][::-1]
     liar = Push(files, 1)
     liar.add_changes([Entry("big", EntryKind.FILE, False, 1_200_001, 1, digest(lie + PIECES[1]))])
@@ -110,20 +112,20 @@ def test_what_one_push_has_hashed_no_other_writes_over(files: WorkspaceFiles) ->
     liar.add_recipe(digest(lie + PIECES[1]), recipe, last=True)
     send(liar, lie, digest(PIECES[0]))
     send(liar, PIECES[1])
-    other = wanting(files, 2, [PIECES[0], PIECES[2]], "other")
+    other = announce_file(files, 2, [PIECES[0], PIECES[2]], "other")
     send(other, PIECES[0])
     other.close()
     commit(liar)
     assert (files.tree / "big").read_bytes() == lie + PIECES[1]
 
 
-def test_what_grows_is_not_collected_however_old_it_is(
+def test_a_file_that_is_being_assembled_is_not_deleted(
     files: WorkspaceFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(assembly, "_BUFFER_BYTES", 1_000_000)
-    part = broken(files, PIECES, [0, 1, 2])
+    part = interrupt_push(files, PIECES, [0, 1, 2])
     os.utime(part, ns=(0, 0))
-    push = wanting(files, 2, PIECES)
+    push = announce_file(files, 2, PIECES)
     os.utime(part, ns=(0, 0))
     garbage.collect(files, pinned=[], running=[], before=now_ns() / 1e9)
     for piece in PIECES[3:]:
@@ -134,56 +136,58 @@ def test_what_grows_is_not_collected_however_old_it_is(
 
 @pytest.mark.parametrize("sent", [[0, 1, 2, 3], [0, 1, 2, 3, 4, 5], [5, 4, 3]])
 @pytest.mark.parametrize("left", [0, 1_000_000, 3_000_000])
-def test_what_was_cut_off_travels_again(files: WorkspaceFiles, sent: list[int], left: int) -> None:
-    """After a loss of power: rows say that chunks are there, and the file is shorter."""
-    part = broken(files, PIECES, sent)
+def test_chunks_of_a_truncated_file_are_sent_again(
+    files: WorkspaceFiles, sent: list[int], left: int
+) -> None:
+    """After a power loss, a file may be shorter than the index says."""
+    part = interrupt_push(files, PIECES, sent)
     if part.stat().st_size > left:
         os.truncate(part, left)
-    assert in_the_end(files) <= 3
+    assert count_pushes(files) <= 3
 
 
-def test_a_source_that_was_cut_off_is_not_believed(files: WorkspaceFiles) -> None:
-    part = broken(files, PIECES, [0, 1, 2, 3])
+def test_a_truncated_source_is_not_used(files: WorkspaceFiles) -> None:
+    part = interrupt_push(files, PIECES, [0, 1, 2, 3])
     os.truncate(part, 1_000_000)
-    assert in_the_end(files, [PIECES[5], *PIECES[:4]]) <= 3
+    assert count_pushes(files, [PIECES[5], *PIECES[:4]]) <= 3
 
 
 @pytest.mark.parametrize("cut", [100_000, 250_000, 400_000])
-def test_chunks_of_an_older_recipe_do_not_stand_in_the_way(files: WorkspaceFiles, cut: int) -> None:
-    """Another version of the client cuts elsewhere."""
+def test_chunks_of_an_older_recipe_do_no_harm(files: WorkspaceFiles, cut: int) -> None:
+    """Another version of the client cuts files at other offsets."""
     older = [
         FILE_CONTENT[:cut],
         FILE_CONTENT[cut : cut + 900_000],
         *_pieces_of(FILE_CONTENT[cut + 900_000 :]),
     ]
-    broken(files, older, [0, 1])
-    broken(files, PIECES, range(6))
-    assert in_the_end(files) == 1
+    interrupt_push(files, older, [0, 1])
+    interrupt_push(files, PIECES, range(6))
+    assert count_pushes(files) == 1
 
 
 def _pieces_of(content: bytes) -> list[bytes]:
     return [content[at : at + 1_000_000] for at in range(0, len(content), 1_000_000)]
 
 
-def test_a_file_of_many_equal_chunks_costs_what_others_cost(files: WorkspaceFiles) -> None:
-    """However many places have a chunk, few are looked at."""
+def test_a_file_of_many_equal_chunks_costs_no_more_than_others(files: WorkspaceFiles) -> None:
+    """However many positions have a chunk, only a few are read."""
     zeros = bytes(4096)
     row = (digest(zeros), b"q" * 32)
     with files.index.transaction() as db:
         rows = ((*row, at * 4096, 4096, 1) for at in range(5_000))
         db.executemany("INSERT INTO chunks VALUES (?, ?, ?, ?, ?)", rows)
     row_counts: list[int] = []
-    rows_of = files.index.rows
-    files.index.rows = lambda *arguments: (
+    rows_of = files.index.fetch_rows
+    files.index.fetch_rows = lambda *arguments: (
         row_counts.append(len(found := rows_of(*arguments))) or found
     )  # type: ignore[method-assign]
-    push = wanting(files, 1, [zeros] * 300)
+    push = announce_file(files, 1, [zeros] * 300)
     push.close()
     assert sum(row_counts) < 300 * 10
 
 
 @pytest.mark.parametrize("sizes", [[1, 4096], [100, 100], [4095, 10_000]])
-def test_small_chunks_are_refused_but_for_the_last(files: WorkspaceFiles, sizes: list[int]) -> None:
+def test_only_the_last_chunk_may_be_small(files: WorkspaceFiles, sizes: list[int]) -> None:
     content = bytes(sum(sizes))
     push = Push(files, 1)
     push.add_changes([Entry("big", EntryKind.FILE, False, len(content), 1, digest(content))])
@@ -192,17 +196,17 @@ def test_small_chunks_are_refused_but_for_the_last(files: WorkspaceFiles, sizes:
     push.close()
 
 
-def test_a_full_disk_at_the_end_of_a_push_leaves_nothing_open(
+def test_a_full_disk_at_the_end_of_a_push_leaves_no_file_open(
     files: WorkspaceFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*args: object) -> None:
+    def fail(*args: object) -> None:
         raise sqlite3.OperationalError("database or disk is full")
 
     before = len(os.listdir("/proc/self/fd"))
-    push = wanting(files, 1, PIECES)
+    push = announce_file(files, 1, PIECES)
     send(push, PIECES[0])
-    monkeypatch.setattr(chunks, "_mark_present", full)
+    monkeypatch.setattr(chunks, "_mark_present", fail)
     push.close()
     assert len(os.listdir("/proc/self/fd")) <= before
     monkeypatch.undo()
-    assert in_the_end(files) == 1
+    assert count_pushes(files) == 1

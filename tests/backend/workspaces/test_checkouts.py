@@ -1,4 +1,4 @@
-"""Tasks on revisions: each runs in a tree of its own, which no later push changes; what it wrote stays."""
+"""A task on a revision runs in its own directory, which no later push changes, and its files are kept."""
 
 from __future__ import annotations
 
@@ -30,66 +30,66 @@ def spec(workspace: str, name: str = "t", entrypoint: str = "run.py") -> TaskSpe
     return TaskSpec(version=2, name=name, spec=program, resource=ResourceSpec(node_count=1))
 
 
-async def test_a_task_runs_on_what_was_pushed_before_it_was_submitted(here) -> None:
-    pusher = await here.pusher()
+async def test_a_task_runs_on_the_revision_that_was_newest_at_submission(service) -> None:
+    pusher = await service.pusher()
     await pusher.push({"run.py": WRITER, "data/input": b"one", "data/changed": b"x"})
-    created = await here.client.tasks.create(spec("haiworkspace://w"))
+    created = await service.client.tasks.create(spec("haiworkspace://w"))
     assert created.spec.spec.workspace == "haiworkspace://w@1"
     await pusher.push({"data/input": b"two"})
-    done = await here.client.tasks.wait(created.id, timeout=60)
+    done = await service.client.tasks.wait(created.id, timeout=60)
     assert done.state == TaskState.TASK_STATE_FINISHED, done
-    lines = [line.text async for a in here.client.logs.tail(created.id) for line in a.lines]
+    lines = [line.text async for a in service.client.logs.tail(created.id) for line in a.lines]
     assert lines == ["one"]
-    assert (here.files() / "data/input").read_text() == "two"
-    await _tidied(here, created)
-    assert await _written(here, created.id) == {"data", "out", "data/changed", "out/result"}
+    assert (service.files() / "data/input").read_text() == "two"
+    await _tidied(service, created)
+    assert await _written(service, created.id) == {"data", "out", "data/changed", "out/result"}
     assert await pusher.fetch(0, "out/result", task=created.id) == [b"made of one"]
 
 
-async def _written(here, task: int) -> set[str]:
-    answers = here.client.workspaces.tree("w", task=task)
+async def _written(service, task: int) -> set[str]:
+    answers = service.client.workspaces.tree("w", task=task)
     return {entry.path async for answer in answers for entry in answer.entries}
 
 
-async def _tidied(here, task: Task) -> None:
-    await here.server.app.leader_term.workspaces.wait_collected()
-    assert not (here.root / "w/tasks" / str(task.id) / "run.py").exists()
+async def _tidied(service, task: Task) -> None:
+    await service.server.app.leader_term.workspaces.wait_collected()
+    assert not (service.root / "w/tasks" / str(task.id) / "run.py").exists()
 
 
-async def test_a_task_may_begin_in_a_directory_of_the_workspace(here) -> None:
-    pusher = await here.pusher()
+async def test_a_task_may_start_in_a_directory_of_the_workspace(service) -> None:
+    pusher = await service.pusher()
     await pusher.push({"a/b/run.py": b"import os; print(os.getcwd())"})
-    created = await here.client.tasks.create(spec("haiworkspace://w@1/a/b"))
-    await here.client.tasks.wait(created.id, timeout=60)
-    lines = [line.text async for a in here.client.logs.tail(created.id) for line in a.lines]
+    created = await service.client.tasks.create(spec("haiworkspace://w@1/a/b"))
+    await service.client.tasks.wait(created.id, timeout=60)
+    lines = [line.text async for a in service.client.logs.tail(created.id) for line in a.lines]
     assert lines[0].endswith(f"/admin/w/tasks/{created.id}/a/b")
 
 
-async def test_an_unfinished_task_pins_its_revision_and_keeps_the_workspace(here) -> None:
-    pusher = await here.pusher()
+async def test_an_unfinished_task_pins_its_revision_and_its_workspace(service) -> None:
+    pusher = await service.pusher()
     await pusher.push({"run.py": b"import time; time.sleep(100)"})
-    created = await here.client.tasks.create(spec("haiworkspace://w@1"))
+    created = await service.client.tasks.create(spec("haiworkspace://w@1"))
     await pusher.push({"more": b"x"})
-    pinned = [list(r.pinned_by) for r in (await here.client.workspaces.revisions("w")).revisions]
+    pinned = [list(r.pinned_by) for r in (await service.client.workspaces.revisions("w")).revisions]
     assert pinned == [[], [created.id]]
     with pytest.raises(Conflict) as refused:
-        await here.client.workspaces.delete("w")
+        await service.client.workspaces.delete("w")
     assert refused.value.reason == "PINNED"
-    await here.client.tasks.stop(created.id)
-    await here.client.tasks.wait(created.id, timeout=60)
+    await service.client.tasks.stop(created.id)
+    await service.client.tasks.wait(created.id, timeout=60)
 
 
-async def test_what_tasks_wrote_is_listed_and_can_go_when_they_have_ended(here) -> None:
-    pusher, calls = await here.pusher(), here.client.workspaces
+async def test_files_that_tasks_wrote_are_listed_and_can_be_deleted_after_the_end(service) -> None:
+    pusher, calls = await service.pusher(), service.client.workspaces
     writes = b"import time; open('out', 'w').write('12345'); time.sleep({})"
     await pusher.push(
         {"run.py": writes.replace(b"{}", b"0"), "wait.py": b"import time; time.sleep(99)"}
     )
-    first = await here.client.tasks.create(spec("haiworkspace://w", "first"))
-    await here.client.tasks.wait(first.id, timeout=60)
-    second = await here.client.tasks.create(spec("haiworkspace://w", "second", "wait.py"))
-    await here.client.tasks.wait(second.id, "running", timeout=60)
-    await here.server.app.leader_term.workspaces.wait_collected()
+    first = await service.client.tasks.create(spec("haiworkspace://w", "first"))
+    await service.client.tasks.wait(first.id, timeout=60)
+    second = await service.client.tasks.create(spec("haiworkspace://w", "second", "wait.py"))
+    await service.client.tasks.wait(second.id, "running", timeout=60)
+    await service.server.app.leader_term.workspaces.wait_collected()
     page = await calls.task_trees("w", page_size=1)
     (newest,) = page.trees
     assert (newest.task, newest.revision, newest.unfinished) == (second.id, 1, True)
@@ -101,14 +101,14 @@ async def test_what_tasks_wrote_is_listed_and_can_go_when_they_have_ended(here) 
     stored = (await calls.get("w")).stored_bytes
     await calls.delete_task_tree("w", first.id)
     assert (await calls.get("w")).stored_bytes == stored - older.size_bytes
-    assert not list((here.root / "w/tasks").glob(f"*{first.id}*"))
+    assert not list((service.root / "w/tasks").glob(f"*{first.id}*"))
     with pytest.raises(NotFound, match=f"task {first.id} has no directory"):
         await calls.delete_task_tree("w", first.id)
-    await here.client.tasks.stop(second.id)
-    await here.client.tasks.wait(second.id, timeout=60)
+    await service.client.tasks.stop(second.id)
+    await service.client.tasks.wait(second.id, timeout=60)
 
 
-def test_what_a_server_left_that_died_meanwhile_goes_with_the_next_collection(tmp_path) -> None:
+def test_hidden_directories_of_a_dead_server_are_deleted_by_the_next_collection(tmp_path) -> None:
     make_directories(tmp_path / "w", 0)
     with closing(WorkspaceFiles(tmp_path / "w", 0)) as files:
         push(files, {"a": b"x"}, {}, 0)
@@ -120,7 +120,7 @@ def test_what_a_server_left_that_died_meanwhile_goes_with_the_next_collection(tm
         assert list(files.tasks.iterdir()) == []
 
 
-def test_what_a_server_had_hidden_that_died_then_can_be_removed_again(tmp_path) -> None:
+def test_a_directory_that_a_dead_server_had_hidden_can_be_deleted_again(tmp_path) -> None:
     make_directories(tmp_path / "w", 0)
     with closing(WorkspaceFiles(tmp_path / "w", 0)) as files:
         push(files, {"a": b"x"}, {}, 0)
@@ -149,21 +149,21 @@ def test_what_a_server_had_hidden_that_died_then_can_be_removed_again(tmp_path) 
         pytest.param("haiworkspace://w@1/../x", "or haiworkspace://NAME", id="a directory outside"),
     ],
 )
-async def test_a_submission_that_names_no_revision_is_refused(here, workspace, message) -> None:
-    await here.pusher()
+async def test_a_submission_that_names_no_revision_is_refused(service, workspace, message) -> None:
+    await service.pusher()
     with pytest.raises(Invalid) as refused:
-        await here.client.tasks.create(spec(workspace))
+        await service.client.tasks.create(spec(workspace))
     assert message in str(refused.value)
 
 
-async def test_what_a_task_wrote_is_nobodys_else(here) -> None:
-    pusher = await here.pusher()
+async def test_files_that_a_task_wrote_are_visible_to_its_user_only(service) -> None:
+    pusher = await service.pusher()
     await pusher.push({"a": b"x"})
     with pytest.raises(NotFound):
         await pusher.fetch(0, "../../files/a", task=99)
 
 
-async def test_a_pod_runs_in_the_tree_of_its_task(
+async def test_a_pod_runs_in_the_directory_of_its_task(
     tmp_path: Path,
 ) -> None:
     code = b"print(open('data').read())"

@@ -1,4 +1,4 @@
-"""What programs write into a workspace that a client follows becomes a revision by itself, and the client is told."""
+"""Changes by programs in a workspace that a client follows become revisions, and the client is notified."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from hai_backend.api.workspaces.trees import Trees
 from hai_backend.workspaces.registry import OpenWorkspace
 from hai_backend.workspaces.storage import tree_events
 from hai_backend.workspaces.storage.directory_scan import DirectoryScan
-from tests.backend.workspaces.conftest import Here
+from tests.backend.workspaces.conftest import WorkspaceService
 from tests.support.workspaces import Pusher, file
 
-SECONDS = 20.0  # for machines that have much else to do
+SECONDS = 20.0  # machines may be busy
 MOST_EVENTS = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
 Change = Callable[[Path], object]
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/sys/fs/inotify").is_dir(), reaso
 
 
 class Follower:
-    """A client that follows a workspace, and asks for revisions that it was told of only: that looks at no file."""
+    """A client that follows a workspace, and reads only revisions that it was notified of, which causes no scan."""
 
     def __init__(self, pusher: Pusher, tree: Path) -> None:
         self.pusher = pusher
@@ -54,7 +54,7 @@ class Follower:
                 await self._next_change.wait()
 
     async def until_same(self) -> None:
-        """Until the newest revision is as the tree is."""
+        """Wait until the newest revision equals the tree."""
         expected = on_disk(self.tree)
         async with asyncio.timeout(SECONDS):
             self._next_change.clear()
@@ -89,11 +89,11 @@ def on_disk(tree: Path) -> dict[str, object]:
 
 
 @asynccontextmanager
-async def followed(here: Here, name: str = "w") -> AsyncIterator[Follower]:
-    """A workspace with something in it, watched."""
-    pusher = await here.pusher(name)
+async def follow_workspace(service: WorkspaceService, name: str = "w") -> AsyncIterator[Follower]:
+    """Create a workspace with some files, and follow it."""
+    pusher = await service.pusher(name)
     await pusher.push({"d/a": b"1", "d/e/b": b"22", "top": b"333"})
-    follower = Follower(pusher, here.files(name))
+    follower = Follower(pusher, service.files(name))
     following = asyncio.create_task(follower.follow())
     try:
         await follower.until(bool)
@@ -107,7 +107,7 @@ async def followed(here: Here, name: str = "w") -> AsyncIterator[Follower]:
 
 @pytest.fixture
 def only_events(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is found by a look at everything but at the beginning."""
+    """Let only the first scan be a complete one."""
     monkeypatch.setattr(tree_events, "POLL_SECONDS", 3600.0)
 
 
@@ -118,13 +118,13 @@ def _replace_directory(tree: Path) -> None:
 
 
 def _directory_to_file(tree: Path) -> None:
-    (tree / "d" / "e" / "b").write_text("told of before it goes")
+    (tree / "d" / "e" / "b").write_text("reported before its removal")
     shutil.rmtree(tree / "d")
     (tree / "d").write_text("a file")
 
 
 def _directory_to_link(tree: Path) -> None:
-    (tree / "d" / "a").write_text("told of before it goes")
+    (tree / "d" / "a").write_text("reported before its removal")
     (tree / "d").rename(tree / "elsewhere")
     (tree / "d").symlink_to("elsewhere")
 
@@ -140,7 +140,7 @@ def _append(tree: Path) -> None:
         file.write("more")
 
 
-def _deep(tree: Path) -> None:
+def _make_deep_tree(tree: Path) -> None:
     (tree / "n" / "e" / "w").mkdir(parents=True)
     (tree / "n" / "e" / "w" / "file").write_text("deep")
 
@@ -166,7 +166,7 @@ CHANGES: list[tuple[str, Change]] = [
     ("a file moves", lambda tree: (tree / "top").rename(tree / "d/e/moved")),
     ("a directory moves", lambda tree: (tree / "d").rename(tree / "moved")),
     ("a tree goes", lambda tree: shutil.rmtree(tree / "d")),
-    ("a deep new tree", _deep),
+    ("a deep new tree", _make_deep_tree),
     ("another directory of its name", _replace_directory),
     ("a file where a directory was", _directory_to_file),
     ("a link where a directory was", _directory_to_link),
@@ -178,36 +178,38 @@ CHANGES: list[tuple[str, Change]] = [
 
 
 @pytest.mark.parametrize(("name", "change"), CHANGES, ids=[name for name, _ in CHANGES])
-async def test_a_change_is_told_of(here: Here, name: str, change: Change, only_events) -> None:
-    async with followed(here) as follower:
+async def test_a_change_is_reported(
+    service: WorkspaceService, name: str, change: Change, only_events
+) -> None:
+    async with follow_workspace(service) as follower:
         change(follower.tree)
         await follower.until_same()
 
 
-async def test_all_changes_one_after_the_other(here: Here, only_events) -> None:
-    async with followed(here) as follower:
+async def test_consecutive_changes_are_reported(service: WorkspaceService, only_events) -> None:
+    async with follow_workspace(service) as follower:
         for _, change in CHANGES:
-            begin_anew(follower.tree)
+            reset_tree(follower.tree)
             change(follower.tree)
         await follower.until_same()
 
 
-async def test_so_it_is_where_storage_tells_of_nothing(
-    here: Here, monkeypatch: pytest.MonkeyPatch
+async def test_changes_are_reported_without_kernel_events(
+    service: WorkspaceService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tree_events, "file_system", lambda path: "nfs4")
     monkeypatch.setattr(tree_events, "Inotify", None)
     monkeypatch.setattr(tree_events, "POLL_SECONDS", 0.01)
     monkeypatch.setattr(cluster_changes, "MIN_SCAN_INTERVAL_SECONDS", 0.01)
-    async with followed(here) as follower:
+    async with follow_workspace(service) as follower:
         for _, change in CHANGES:
-            begin_anew(follower.tree)
+            reset_tree(follower.tree)
             change(follower.tree)
             await follower.until_same()
 
 
-def begin_anew(tree: Path) -> None:
-    """What the workspace began with, and nothing else."""
+def reset_tree(tree: Path) -> None:
+    """Restore the first state of the workspace."""
     for path in tree.iterdir():
         path.unlink() if path.is_symlink() or path.is_file() else shutil.rmtree(path)
     (tree / "d" / "e").mkdir(parents=True)
@@ -216,7 +218,7 @@ def begin_anew(tree: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"),
+    ("kind", "is_complete"),
     [
         ("ext4", True),
         ("xfs", True),
@@ -232,18 +234,20 @@ def begin_anew(tree: Path) -> None:
         ("fuse.sshfs", False),
     ],
 )
-def test_which_storage_tells_of_changes(kind: str, told: bool, tmp_path, monkeypatch) -> None:
+def test_file_systems_with_complete_kernel_events(
+    kind: str, is_complete: bool, tmp_path, monkeypatch
+) -> None:
     monkeypatch.setattr(tree_events, "file_system", lambda path: kind)
-    assert tree_events._kernel_reports_all(tmp_path) == told
+    assert tree_events._kernel_reports_all(tmp_path) == is_complete
 
 
-def test_the_file_system_of_a_path() -> None:
+def test_the_file_system_of_a_path_is_found() -> None:
     assert tree_events.file_system(Path("/proc/self")) == "proc"
     assert tree_events.file_system(Path("/does/not/exist")) == ""
 
 
-async def test_names_that_are_no_text_are_passed_over(here: Here, only_events) -> None:
-    async with followed(here) as follower:
+async def test_names_that_are_not_text_are_skipped(service: WorkspaceService, only_events) -> None:
+    async with follow_workspace(service) as follower:
         (follower.tree / os.fsdecode(b"caf\xe9")).write_text("no text")
         (follower.tree / "d" / os.fsdecode(b"\xff")).mkdir()
         (follower.tree / "text").write_text("1")
@@ -253,8 +257,10 @@ async def test_names_that_are_no_text_are_passed_over(here: Here, only_events) -
         }
 
 
-async def test_what_is_private_to_the_cluster_is_not_told_of(here: Here, only_events) -> None:
-    async with followed(here) as follower:
+async def test_private_entries_of_the_server_are_not_reported(
+    service: WorkspaceService, only_events
+) -> None:
+    async with follow_workspace(service) as follower:
         (follower.tree / ".hfai" / "deep").mkdir(parents=True)
         (follower.tree / ".hfai" / "deep" / "x").write_text("private")
         (follower.tree / "seen").touch()
@@ -263,24 +269,28 @@ async def test_what_is_private_to_the_cluster_is_not_told_of(here: Here, only_ev
         assert ".hfai" not in await follower.pusher.tree(follower.revision)
 
 
-async def test_nothing_outside_is_watched_or_told_of(here: Here, tmp_path, only_events) -> None:
+async def test_nothing_outside_the_tree_is_watched(
+    service: WorkspaceService, tmp_path, only_events
+) -> None:
     (tmp_path / "outside" / "inner").mkdir(parents=True)
-    async with followed(here) as follower:
+    async with follow_workspace(service) as follower:
         (follower.tree / "out").symlink_to(tmp_path / "outside")
         (follower.tree / "first").touch()
         before = follower.revision
         await follower.until(lambda revision: revision > before)
-        told = follower.revision
+        last_revision = follower.revision
         (tmp_path / "outside" / "inner" / "x").write_text("1")
         (follower.tree / "last").touch()
-        await follower.until(lambda revision: revision > told)
-        assert not any(path.startswith("out") for path in await follower.pusher.tree(told + 1))
+        await follower.until(lambda revision: revision > last_revision)
+        assert not any(
+            path.startswith("out") for path in await follower.pusher.tree(last_revision + 1)
+        )
 
 
-async def test_events_that_were_lost_are_made_up_for(
-    here_in_memory: Here, monkeypatch: pytest.MonkeyPatch, only_events
+async def test_lost_events_cause_a_complete_scan(
+    service_in_memory: WorkspaceService, monkeypatch: pytest.MonkeyPatch, only_events
 ) -> None:
-    async with followed(here_in_memory) as follower:
+    async with follow_workspace(service_in_memory) as follower:
         for name in ("x", "y") * MOST_EVENTS:  # the loop stands still meanwhile
             (follower.tree / name).touch()
         (follower.tree / "late").mkdir()
@@ -290,33 +300,37 @@ async def test_events_that_were_lost_are_made_up_for(
         await follower.until_same()
 
 
-async def test_the_limit_of_watches_is_no_end(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_at_the_limit_of_watches_the_tree_is_scanned(
+    service: WorkspaceService, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def add(watching: Inotify, top: str) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Inotify, "add", add)
     monkeypatch.setattr(tree_events, "POLL_SECONDS", 0.01)
     monkeypatch.setattr(cluster_changes, "MIN_SCAN_INTERVAL_SECONDS", 0.01)
-    async with followed(here) as follower:
+    async with follow_workspace(service) as follower:
         (follower.tree / "new").write_text("1")
         await follower.until_same()
 
 
-async def test_our_own_pushes_are_not_read_again(
-    here: Here, monkeypatch: pytest.MonkeyPatch, only_events
+async def test_files_of_a_push_are_not_read_again(
+    service: WorkspaceService, monkeypatch: pytest.MonkeyPatch, only_events
 ) -> None:
-    """The kernel tells of what a push did as well. Of files that were saved just now, too."""
+    """The kernel also reports the changes of a push, even of files that were saved just now."""
     read = set[str]()
     real = DirectoryScan._scan_file
 
-    def noted(seer: DirectoryScan, folder: str, descriptor: int, name: str, *more: Any) -> Any:
+    def recorded(
+        scanner: DirectoryScan, folder: str, descriptor: int, name: str, *more: Any
+    ) -> Any:
         read.add(name)
-        return real(seer, folder, descriptor, name, *more)
+        return real(scanner, folder, descriptor, name, *more)
 
-    monkeypatch.setattr(DirectoryScan, "_scan_file", noted)
+    monkeypatch.setattr(DirectoryScan, "_scan_file", recorded)
     contents = {f"d/f{number}": b"%d" % number for number in range(50)}
     entries = [file(path, data) for path, data in contents.items()]
-    async with followed(here) as follower:
+    async with follow_workspace(service) as follower:
         await follower.pusher.lease()
         read.clear()
         for entry in entries:
@@ -328,37 +342,37 @@ async def test_our_own_pushes_are_not_read_again(
     assert read - {"begun"} == {"after"}
 
 
-async def test_nobody_looks_where_nobody_follows(
-    here: Here, monkeypatch: pytest.MonkeyPatch
+async def test_a_workspace_without_followers_is_not_scanned(
+    service: WorkspaceService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tree_events, "POLL_SECONDS", 0.01)
-    looks = list[str]()
+    scanned = list[str]()
     real = Trees.scan
 
-    async def noted(trees: Trees, room: OpenWorkspace, *more: Any) -> Any:
-        looks.append(room.key[1])
-        return await real(trees, room, *more)
+    async def recorded(trees: Trees, workspace: OpenWorkspace, *more: Any) -> Any:
+        scanned.append(workspace.key[1])
+        return await real(trees, workspace, *more)
 
-    monkeypatch.setattr(Trees, "scan", noted)
-    other = await here.pusher("other")
+    monkeypatch.setattr(Trees, "scan", recorded)
+    other = await service.pusher("other")
     await other.push({"a": b"1"})
-    async with followed(here) as one, followed(here, "second") as two:
+    async with follow_workspace(service) as one, follow_workspace(service, "second") as two:
         for follower in (one, two):
-            (here.files("other") / "new").write_text("1")
+            (service.files("other") / "new").write_text("1")
             (follower.tree / "new").write_text("1")
             await follower.until_same()
-        assert {*looks} == {"w", "second"}
+        assert {*scanned} == {"w", "second"}
     async with asyncio.timeout(SECONDS):
-        while watches():  # noqa: ASYNC110 - the server tells nobody that it has noticed
+        while list_watches():  # noqa: ASYNC110 - the server reports no event for this
             await asyncio.sleep(0.001)
-    looks.clear()
+    scanned.clear()
     (one.tree / "later").write_text("1")
     await other.tree(1)
-    assert looks == []
+    assert scanned == []
 
 
-def watches() -> list[str]:
-    """Of workspaces that the server follows."""
+def list_watches() -> list[str]:
+    """Return the watches of the server."""
     return [
         str(task)
         for task in asyncio.all_tasks()
@@ -366,15 +380,17 @@ def watches() -> list[str]:
     ]
 
 
-async def test_many_followers_have_one_watch(here: Here, monkeypatch, only_events) -> None:
+async def test_all_followers_share_one_watch(
+    service: WorkspaceService, monkeypatch, only_events
+) -> None:
     made = list[str]()
 
-    def noted(root: str, is_leaf: Callable[[str], bool]) -> Inotify:
+    def recorded(root: str, is_leaf: Callable[[str], bool]) -> Inotify:
         made.append(root)
         return Inotify(root, is_leaf)
 
-    monkeypatch.setattr(tree_events, "Inotify", noted)
-    async with followed(here) as follower:
+    monkeypatch.setattr(tree_events, "Inotify", recorded)
+    async with follow_workspace(service) as follower:
         others = [Follower(follower.pusher, follower.tree) for _ in range(5)]
         following = [asyncio.create_task(each.follow()) for each in others]
         (follower.tree / "new").write_text("1")
@@ -388,7 +404,7 @@ async def test_many_followers_have_one_watch(here: Here, monkeypatch, only_event
     assert len(made) == 1
 
 
-async def test_a_followed_workspace_can_be_removed(here: Here) -> None:
-    async with followed(here) as follower:
-        await here.client.workspaces.delete("w")
+async def test_a_followed_workspace_can_be_deleted(service: WorkspaceService) -> None:
+    async with follow_workspace(service) as follower:
+        await service.client.workspaces.delete("w")
         assert not follower.tree.exists()

@@ -1,4 +1,4 @@
-"""What programs make on the cluster and no revision can have is told with the tree, and why."""
+"""Entries of programs that no revision can contain are reported with the tree, with the reason."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from hai_backend.workspaces.storage import tree_scan
 NFD = "cafe\u0301"
 
 
-async def skipped(pusher, revision: int = 0) -> dict[str, str]:
-    """Why which paths were passed over."""
+async def get_skipped(pusher, revision: int = 0) -> dict[str, str]:
+    """Return the reason for each skipped path."""
     answers = pusher.client.workspaces.tree(pusher.name, revision)
     return {each.path: each.reason async for answer in answers for each in answer.passed_over}
 
@@ -34,58 +34,60 @@ CASES: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("path", CASES)
-async def test_it_is_told_at_each_look_and_the_rest_is_a_revision(here, path: str) -> None:
-    make_it, why = CASES[path]
-    pusher = await here.pusher()
-    make_it(here.files() / path)
-    (here.files() / "good").write_text("1")
+async def test_skipped_entries_are_reported_at_each_scan_and_the_rest_is_committed(
+    service, path: str
+) -> None:
+    create, reason = CASES[path]
+    pusher = await service.pusher()
+    create(service.files() / path)
+    (service.files() / "good").write_text("1")
     for _ in range(2):
         assert list(await pusher.tree()) == ["good"]
-        found = await skipped(pusher)
+        found = await get_skipped(pusher)
         assert list(found) == [path]
-        assert why in found[path]
-    assert await skipped(pusher, 1) == {}  # who asks for a revision looks at no files
+        assert reason in found[path]
+    assert await get_skipped(pusher, 1) == {}  # a request for a revision causes no scan
 
 
-async def test_a_directory_of_such_a_name_is_told_once(here) -> None:
-    pusher = await here.pusher()
+async def test_a_directory_with_an_invalid_name_is_reported_once(service) -> None:
+    pusher = await service.pusher()
     folder = os.fsdecode(b"caf\xe9")
-    (here.files() / folder / "inner").mkdir(parents=True)
-    (here.files() / folder / "inner/file").write_text("1")
-    assert await skipped(pusher) == {r"caf\udce9": "has a name that is not UTF-8"}
+    (service.files() / folder / "inner").mkdir(parents=True)
+    (service.files() / folder / "inner/file").write_text("1")
+    assert await get_skipped(pusher) == {r"caf\udce9": "has a name that is not UTF-8"}
 
 
-async def test_what_is_private_to_the_cluster_is_not(here) -> None:
-    pusher = await here.pusher()
-    (here.files() / ".hfai").mkdir()
-    os.mkfifo(here.files() / ".hfai/pipe")
-    assert await skipped(pusher) == {}
+async def test_private_entries_of_the_server_are_not_reported(service) -> None:
+    pusher = await service.pusher()
+    (service.files() / ".hfai").mkdir()
+    os.mkfifo(service.files() / ".hfai/pipe")
+    assert await get_skipped(pusher) == {}
     with pytest.raises(NotFound):
-        await skipped(pusher, 7)
+        await get_skipped(pusher, 7)
 
 
-async def test_of_so_many_as_nobody_reads_the_number_is_told(here, monkeypatch) -> None:
+async def test_of_many_skipped_entries_the_number_is_reported(service, monkeypatch) -> None:
     monkeypatch.setattr(workspace, "PASSED_OVER", 3)
-    pusher = await here.pusher()
+    pusher = await service.pusher()
     for number in range(5):
-        (here.files() / f"link{number}").symlink_to("/")
+        (service.files() / f"link{number}").symlink_to("/")
     answers = [answer async for answer in pusher.client.workspaces.tree("w")]
     assert sum(len(answer.passed_over) for answer in answers) == 3
     assert answers[-1].more_passed_over == 2
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_what_cannot_be_read_is_told_and_stays_in_the_tree(tmp_path: Path) -> None:
+def test_unreadable_entries_are_reported_and_stay_in_the_tree(tmp_path: Path) -> None:
     make_directories(tmp_path / "w", 0)
     files, found = WorkspaceFiles(tmp_path / "w", 0), PassedOver()
     (files.tree / "d").mkdir()
     for path in ("f", "d/f"):
         (files.tree / path).write_text("1")
-    assert tree_scan.scan(files, Author("tasks", 1.0)).files == 2
+    assert tree_scan.scan_tree(files, Author("tasks", 1.0)).files == 2
     (files.tree / "f").write_text("2")
     for path in ("f", "d"):
         (files.tree / path).chmod(0)
-    assert tree_scan.scan(files, Author("tasks", 2.0), found).files == 2
+    assert tree_scan.scan_tree(files, Author("tasks", 2.0), found).files == 2
     assert found.reasons == {"d": "cannot be read", "f": "cannot be read"}
     (files.tree / "d").chmod(0o700)
     files.close()

@@ -1,4 +1,4 @@
-"""The server and haienv read the same records by the same rules: what one calls broken, the other does."""
+"""The server and haienv read records by the same rules: both report the same records as broken."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_backend.environments import parse
-from hai_backend.environments.errors import BrokenEnvironment
+from hai_backend.environments import records as server_records
+from hai_backend.environments.records import BrokenEnvironment
 from haienv.store import records
 
 Table = Mapping[str, Any]
@@ -68,9 +68,9 @@ TABLES: Mapping[str, tuple[Table, Callable[[Table], Table]]] = {
     "image": (IMAGE, dict),
 }
 READERS: Mapping[str, tuple[Callable[[str], object], Callable[[str], object]]] = {
-    "label": (records.parse_metadata, parse.metadata),
-    "layer": (records.parse_layer, parse.layer),
-    "image": (records.parse_image, parse.image),
+    "label": (records.parse_metadata, server_records.parse_metadata),
+    "layer": (records.parse_layer, server_records.parse_layer),
+    "image": (records.parse_image, server_records.parse_image),
 }
 KINDS = {"config": "label", "parent": "layer"}
 VALUES = [
@@ -81,7 +81,7 @@ VALUES = [
 ]  # fmt: skip
 
 
-def _readable(read: Callable[[str], object], text: str) -> bool:
+def _is_readable(read: Callable[[str], object], text: str) -> bool:
     try:
         read(text)
     except (records.MalformedRecord, BrokenEnvironment):
@@ -90,27 +90,27 @@ def _readable(read: Callable[[str], object], text: str) -> bool:
 
 
 @pytest.mark.parametrize("table_name", TABLES)
-def test_a_whole_record_is_read_by_both(table_name: str) -> None:
-    table, around = TABLES[table_name]
-    text = tomli_w.dumps(dict(around(table)))
-    assert all(_readable(read, text) for read in READERS[KINDS.get(table_name, table_name)])
+def test_haienv_and_the_server_read_valid_records(table_name: str) -> None:
+    table, embed = TABLES[table_name]
+    text = tomli_w.dumps(dict(embed(table)))
+    assert all(_is_readable(read, text) for read in READERS[KINDS.get(table_name, table_name)])
 
 
 @pytest.mark.parametrize(
     ("table_name", "key"),
     [(table_name, key) for table_name, (table, _) in TABLES.items() for key in table],
 )
-def test_what_one_does_not_read_the_other_does_not(table_name: str, key: str) -> None:
-    table, around = TABLES[table_name]
-    theirs, ours = READERS[KINDS.get(table_name, table_name)]
+def test_haienv_and_the_server_reject_the_same_values(table_name: str, key: str) -> None:
+    table, embed = TABLES[table_name]
+    read_haienv, read_server = READERS[KINDS.get(table_name, table_name)]
     for value in VALUES:
-        text = tomli_w.dumps(dict(around({**table, key: value})))
-        assert _readable(ours, text) == _readable(theirs, text), (key, value)
-    without = tomli_w.dumps(dict(around({k: v for k, v in table.items() if k != key})))
-    assert _readable(ours, without) == _readable(theirs, without), key
+        text = tomli_w.dumps(dict(embed({**table, key: value})))
+        assert _is_readable(read_server, text) == _is_readable(read_haienv, text), (key, value)
+    without = tomli_w.dumps(dict(embed({k: v for k, v in table.items() if k != key})))
+    assert _is_readable(read_server, without) == _is_readable(read_haienv, without), key
 
 
 @given(st.sampled_from(sorted(READERS)), st.text(max_size=60))
-def test_what_is_no_record_is_read_by_neither(kind: str, text: str) -> None:
-    theirs, ours = READERS[kind]
-    assert _readable(ours, text) == _readable(theirs, text)
+def test_haienv_and_the_server_treat_random_text_alike(kind: str, text: str) -> None:
+    read_haienv, read_server = READERS[kind]
+    assert _is_readable(read_server, text) == _is_readable(read_haienv, text)

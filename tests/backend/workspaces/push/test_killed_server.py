@@ -1,4 +1,4 @@
-"""kill -9 of the whole server in the middle of a push: the client says it again, and only the rest travels."""
+"""After kill -9 of the server during a push, the client pushes again and sends only the rest."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def killed(tmp_path: Path) -> Iterator[ServerProcess]:
     server.sweep()
 
 
-async def test_a_killed_server_loses_nothing_that_had_arrived(killed: ServerProcess) -> None:
+async def test_contents_that_arrived_survive_the_end_of_the_server(killed: ServerProcess) -> None:
     async with Client(await asyncio.to_thread(killed.start)) as client:
         pusher = await Pusher(client, "w").create()
         await pusher.push({"old": b"x"})
@@ -51,14 +51,14 @@ async def test_a_killed_server_loses_nothing_that_had_arrived(killed: ServerProc
 async def _send_until_killed(
     pusher: Pusher, server: ServerProcess, messages: list[calls.PushTreeRequest]
 ) -> None:
-    """The server is killed once it has acknowledged the last of them."""
+    """Kill the server once it has acknowledged the last message."""
 
     async def push_messages() -> AsyncIterator[calls.PushTreeRequest]:
         for message in messages:
             yield message
         await asyncio.Event().wait()
 
-    whole = sum(len(message.contents.data) for message in messages)
+    total_bytes = sum(len(message.contents.data) for message in messages)
     async for answer in pusher.client.workspaces.push(push_messages()):
-        if answer.received_bytes == whole:
+        if answer.received_bytes == total_bytes:
             server.end(signal.SIGKILL)
