@@ -1,4 +1,4 @@
-"""Real grpc.aio servers with tiny services, on a free port of loopback, that a test can stop and start again."""
+"""Real grpc.aio servers with minimal services on a free loopback port, which a test can stop and restart."""
 
 from __future__ import annotations
 

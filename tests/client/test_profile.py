@@ -1,4 +1,4 @@
-"""Which server and token are used, and the file that they stand in."""
+"""Tests of profiles: which server and token are used, and the file that stores them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def stored(file: Path) -> Path:
         pytest.param("a:1", "se\ncret", "characters that no token has", id="two lines"),
     ],
 )
-def test_what_could_not_be_sent_is_told_and_no_token_shown(
+def test_malformed_addresses_and_tokens_are_refused_without_showing_the_token(
     server: str, token: str, words: str
 ) -> None:
     with pytest.raises(UsageError, match=words) as told:
@@ -54,28 +54,28 @@ def test_what_could_not_be_sent_is_told_and_no_token_shown(
 
 
 @pytest.mark.parametrize("server", ["a:1", "[::1]:7450", "a:1, b:2", "unix:/run/hai.sock"])
-def test_addresses_that_can_be_asked(server: str) -> None:
+def test_valid_addresses_are_accepted(server: str) -> None:
     Profile("p", server, "t").check()
 
 
-def test_the_end_of_a_line_is_no_part_of_a_token(stored: Path, monkeypatch) -> None:
+def test_a_token_is_stripped_of_line_ends(stored: Path, monkeypatch) -> None:
     monkeypatch.setenv("HAI_TOKEN", "t-env\r\n")
     assert profile.load().token == "t-env"
 
 
-def test_saved_profiles_come_back(stored: Path) -> None:
+def test_saved_profiles_are_loaded(stored: Path) -> None:
     assert profile.names() == ("home", "lab")
     assert profile.current() == "lab"
     assert profile.load() == LAB
     assert profile.load("home") == HOME
 
 
-def test_the_file_is_private_and_nothing_else_is_left(stored: Path) -> None:
+def test_the_file_is_private_and_no_temporary_file_is_left(stored: Path) -> None:
     assert stat.S_IMODE(stored.stat().st_mode) == 0o600
     assert [p.name for p in stored.parent.iterdir()] == ["config.toml"]
 
 
-def test_a_failed_write_leaves_the_old_file(stored: Path, monkeypatch) -> None:
+def test_a_failed_write_keeps_the_old_file(stored: Path, monkeypatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -132,13 +132,13 @@ def test_precedence(stored: Path, monkeypatch, environ, arguments, expected) -> 
     assert profile.load(**arguments) == expected
 
 
-def test_without_a_server_it_says_what_to_do() -> None:
+def test_the_error_without_a_server_says_what_to_do() -> None:
     with pytest.raises(UsageError, match="no server") as caught:
         profile.load()
     assert "hai init" in caught.value.hint
 
 
-def test_an_unknown_name_lists_the_known_ones(stored: Path) -> None:
+def test_the_error_about_an_unknown_name_lists_stored_ones(stored: Path) -> None:
     for call in (profile.load, profile.use, profile.delete):
         with pytest.raises(NotFound, match="nope") as caught:
             call("nope")
@@ -152,7 +152,7 @@ def test_use_and_delete(stored: Path) -> None:
     assert (profile.names(), profile.current()) == (("lab",), "")
 
 
-def test_a_broken_file_is_named(file: Path) -> None:
+def test_a_malformed_file_is_reported(file: Path) -> None:
     file.parent.mkdir()
     file.write_text("current = [")
     with pytest.raises(UsageError, match=r"config\.toml"):
@@ -160,7 +160,7 @@ def test_a_broken_file_is_named(file: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["profiles = 3", "[profiles]\nlab = 3"])
-def test_a_file_of_another_shape_is_named(file: Path, text: str) -> None:
+def test_a_file_with_another_structure_is_reported(file: Path, text: str) -> None:
     file.parent.mkdir()
     file.write_text(text)
     with pytest.raises(UsageError, match=r"config\.toml"):
@@ -180,7 +180,7 @@ def test_the_token_is_not_in_the_repr() -> None:
         pytest.param("import hai.client.taskfile.spec", ("grpc",), id="spec"),
     ],
 )
-def test_imports_stay_cheap(statement: str, forbidden: tuple[str, ...]) -> None:
+def test_imports_load_no_heavy_modules(statement: str, forbidden: tuple[str, ...]) -> None:
     code = f"{statement}\nimport sys\nprint([m for m in {forbidden!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

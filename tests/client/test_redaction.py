@@ -1,4 +1,4 @@
-"""No secret of a URL survives in a text, and a text without one stays as it is."""
+"""Tests that secrets in URLs are redacted, and other texts stay unchanged."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ AROUND = st.sampled_from(["{}", "fatal: '{}': 401", "see <{}>", "{}\nnext", 'x "
         ("http://u:p@h/?sig=1#sha256=2", "http://****@h/?sig=****#sha256=2", "http://h/#sha256=2"),
     ],
 )  # fmt: skip
-def test_secrets_are_masked_for_people_and_left_out_of_records(
+def test_secrets_are_masked_in_texts_and_omitted_from_records(
     text: str, shown: str, recorded: str
 ) -> None:
     assert (redact(text), without_credentials(text)) == (shown, recorded)
@@ -103,7 +103,7 @@ def test_a_text_without_user_and_secret_parameter_stays_as_it_is(text: str) -> N
         assert redact(text) == text
 
 
-def test_what_was_masked_is_known_as_such() -> None:
+def test_redacted_values_are_recognized() -> None:
     assert is_redacted(redact("clone http://u:p@h/x"))
     assert is_redacted(redact("http://h/x?a=1&token=2"))
     assert not is_redacted("http://h/**** and http://u@h")

@@ -1,4 +1,4 @@
-"""What is read is what Python reads; what would cost it gigabytes is refused, however it is hidden."""
+"""Tests that toml files are read as Python reads them, and that documents that would need gigabytes are refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ values = st.text() | st.lists(st.text()) | st.dictionaries(st.text(), st.text())
 
 
 @given(table=st.dictionaries(st.text(), values))
-def test_what_haienv_writes_is_read(table: dict[str, Any]) -> None:
+def test_files_written_by_haienv_are_read(table: dict[str, Any]) -> None:
     text = tomli_w.dumps(table)
     assert loads(text) == tomllib.loads(text) == table
 
@@ -25,7 +25,7 @@ def test_what_haienv_writes_is_read(table: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "text", ["# it's mine\nx = 1\n", f"x = '{LONG}' # {LONG}\n", 'x = "\\""\n']
 )
-def test_what_people_write_is_read(text: str) -> None:
+def test_files_written_by_people_are_read(text: str) -> None:
     assert loads(text) == tomllib.loads(text)
 
 
@@ -45,6 +45,6 @@ def test_what_people_write_is_read(text: str) -> None:
         pytest.param("x = " + "[" * 100_000, id="nesting"),
     ],
 )
-def test_what_costs_too_much_is_refused(text: str) -> None:
+def test_expensive_documents_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         loads(text)

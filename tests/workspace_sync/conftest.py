@@ -1,4 +1,4 @@
-"""Trees from one line of text, and laptops that share a workspace of a real server."""
+"""Builds trees from one line of text, and laptops that share a workspace of a real server."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def _item(token: str) -> tuple[str, Entry]:
 
 @pytest.fixture
 def tree() -> Callable[[str], Tree]:
-    """The builder."""
+    """Return `tree_of`."""
     return tree_of
 
 
 @pytest.fixture(autouse=True)
 def _surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What is remembered of workspaces lies in the test's own directory."""
+    """Keep the state of workspaces in the directory of the test."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setenv("HAI_CONFIG", str(tmp_path / "config.toml"))
     for name in ("HAI_SERVER", "HAI_TOKEN", "HAI_PROFILE", "HAI_HOME"):

@@ -1,4 +1,4 @@
-"""Looking into files leaves them as they are."""
+"""Tests that reading files does not change their access times."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LONG_AGO = (
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems always note it")
-def test_reading_a_file_of_ours_is_not_noted(tmp_path: Path) -> None:
+def test_reading_an_own_file_keeps_its_access_time(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"text")
     os.utime(tmp_path / "f", LONG_AGO)
     file = open_file(tmp_path, "f")
@@ -28,7 +28,7 @@ def test_reading_a_file_of_ours_is_not_noted(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="there is but one way")
-def test_a_file_of_somebody_else_is_read_as_it_may_be(
+def test_a_file_of_another_user_is_read_without_noatime(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "f").write_bytes(b"text")

@@ -1,4 +1,4 @@
-"""What Linux tells of a directory, also of one in whose place another one comes."""
+"""Tests of inotify events of a root, also when another directory replaces it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def paths_of(watcher) -> set[str] | None:
     raise AssertionError("it ended")
 
 
-async def test_paths_are_below_the_root_and_not_behind_links(root: Path) -> None:
+async def test_events_have_paths_below_the_root_and_not_behind_links(root: Path) -> None:
     odd = os.fsdecode(b"caf\xe9")
     async with aclosing(inotify.changed_paths(str(root))) as watcher:
         assert await paths_of(watcher) is None
@@ -41,7 +41,7 @@ async def test_paths_are_below_the_root_and_not_behind_links(root: Path) -> None
         assert await paths_of(watcher) == {odd}
 
 
-async def test_what_comes_in_the_place_of_the_root_is_looked_at_anew(root: Path) -> None:
+async def test_a_replaced_root_is_watched_again(root: Path) -> None:
     async with aclosing(inotify.changed_paths(str(root))) as watcher:
         assert await paths_of(watcher) is None
         os.rename(root, root.with_name("elsewhere"))

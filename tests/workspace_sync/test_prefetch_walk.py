@@ -1,4 +1,4 @@
-"""Where storage is slow many directories are read at a time, and what is found is the same."""
+"""Tests that slow storage is read by many threads, with the same result."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def slow_storage(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param(0.6, 200_000, False, id="a large tree"),
     ],
 )
-def test_what_is_slow(seconds: float, entries: int, answer: bool) -> None:
+def test_slow_storage_is_recognized(seconds: float, entries: int, answer: bool) -> None:
     assert is_slow(seconds, entries) is answer
 
 
-def test_a_quick_disk_is_read_by_one_thread(tmp_path: Path, monkeypatch) -> None:
+def test_a_fast_disk_is_read_by_one_thread(tmp_path: Path, monkeypatch) -> None:
     tree(tmp_path)
     monkeypatch.setattr(prefetch_walk, "TRIAL_SECONDS", 60.0)
     monkeypatch.setattr(prefetch_walk, "ThreadPoolExecutor", None)
@@ -55,7 +55,7 @@ def test_a_quick_disk_is_read_by_one_thread(tmp_path: Path, monkeypatch) -> None
 
 
 @pytest.mark.usefixtures("slow_storage")
-def test_a_slow_one_by_many(tmp_path: Path, monkeypatch) -> None:
+def test_slow_storage_is_read_by_many_threads(tmp_path: Path, monkeypatch) -> None:
     tree(tmp_path)
     together = threading.Barrier(5, timeout=20)  # nobody goes on before five directories are read
     real = prefetch_walk.list_directory
@@ -70,7 +70,7 @@ def test_a_slow_one_by_many(tmp_path: Path, monkeypatch) -> None:
     assert sum(path.endswith("/file") for path in found.fingerprints) == 30
 
 
-def test_what_is_found_is_the_same(tmp_path: Path, request) -> None:
+def test_slow_and_fast_walks_find_the_same_entries(tmp_path: Path, request) -> None:
     tree(tmp_path)
     one = scan(tmp_path, ScanCache(), Filter())
     request.getfixturevalue("slow_storage")
@@ -81,7 +81,7 @@ def test_what_is_found_is_the_same(tmp_path: Path, request) -> None:
 
 
 @pytest.mark.usefixtures("slow_storage")
-def test_parts_of_a_large_directory_too(tmp_path: Path, monkeypatch) -> None:
+def test_a_large_directory_is_stated_in_parallel(tmp_path: Path, monkeypatch) -> None:
     for number in range(8 * prefetch_walk.BATCH_SIZE):
         (tmp_path / str(number)).touch()
     together = threading.Barrier(5, timeout=20)
@@ -98,7 +98,7 @@ def test_parts_of_a_large_directory_too(tmp_path: Path, monkeypatch) -> None:
 
 
 @pytest.mark.usefixtures("slow_storage")
-def test_what_cannot_be_read_is_told_of(tmp_path: Path, monkeypatch) -> None:
+def test_an_unreadable_directory_is_reported(tmp_path: Path, monkeypatch) -> None:
     tree(tmp_path)
     real = prefetch_walk.list_directory
 
@@ -113,7 +113,7 @@ def test_what_cannot_be_read_is_told_of(tmp_path: Path, monkeypatch) -> None:
     assert "a3/b8/c/file" in found.fingerprints
 
 
-def test_what_went_away_meanwhile_is_not_there(tmp_path: Path) -> None:
+def test_a_directory_removed_meanwhile_is_missing(tmp_path: Path) -> None:
     (tmp_path / "gone").write_text("x")
     with closing(PrefetchWalk()) as reader:
         (item,) = reader.read(str(tmp_path))
@@ -121,7 +121,7 @@ def test_what_went_away_meanwhile_is_not_there(tmp_path: Path) -> None:
         assert item.stat(follow_symlinks=False).st_size == 1  # as it was when it was looked at
 
 
-async def test_who_gives_up_does_not_wait_for_the_end_of_the_walk(laptop, monkeypatch) -> None:
+async def test_a_cancelled_scan_does_not_wait_for_the_walk(laptop, monkeypatch) -> None:
     tree(laptop.root)
     began, may_continue, read = threading.Event(), threading.Event(), []
     real = prefetch_walk.list_directory

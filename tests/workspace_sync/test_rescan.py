@@ -1,4 +1,4 @@
-"""A look at what was saved or removed finds what a look at everything finds."""
+"""Tests that a rescan of changed paths finds the same as a complete scan."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def plain(tree: dict[str, Entry]) -> dict[str, tuple[Kind, int]]:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_what_is_looked_at_again(tmp_path: Path, seed: int) -> None:
+def test_a_rescan_finds_the_same_as_a_full_scan(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     for _ in range(20):
         edit(chance, tmp_path)
@@ -64,7 +64,7 @@ def test_what_is_looked_at_again(tmp_path: Path, seed: int) -> None:
         before.removed, before.changed = set(), {}
 
 
-def test_what_is_not_there_costs_no_look_at_everything(tmp_path: Path) -> None:
+def test_a_missing_path_requires_no_full_scan(tmp_path: Path) -> None:
     """A directory is removed with all in it: each of its files is told of, and every second path is a temporary one."""
 
     class Counted(dict[str, Entry]):
@@ -83,7 +83,7 @@ def test_what_is_not_there_costs_no_look_at_everything(tmp_path: Path) -> None:
     assert Counted.reads <= 1
 
 
-def test_what_is_behind_a_link_is_not_taken_for_what_was_there(tmp_path: Path) -> None:
+def test_a_path_behind_a_link_is_not_rescanned(tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     (tmp_path / "d/x").write_text("1")
     before = scan(tmp_path, ScanCache(), Filter())

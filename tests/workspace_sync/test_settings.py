@@ -1,4 +1,4 @@
-"""What is always said of a workspace: lines of a file that people write, too."""
+"""Tests of the settings of a workspace, in a file that people edit too."""
 
 from __future__ import annotations
 
@@ -29,13 +29,15 @@ def workspace(tmp_path: Path) -> WorkspaceDir:
         pytest.param("token: abc\nforce: true\nprofile: x", {}, id="what cannot be set"),
     ],
 )
-def test_what_is_set(workspace: WorkspaceDir, lines: str, found: dict[str, str]) -> None:
+def test_settings_are_read_from_the_lines_of_the_file(
+    workspace: WorkspaceDir, lines: str, found: dict[str, str]
+) -> None:
     with (workspace.private_dir / "workspace.yml").open("a") as file:
         file.write(lines + "\n")
     assert read_settings(workspace) == found
 
 
-def test_two_who_set_at_once_take_turns(workspace: WorkspaceDir) -> None:
+def test_concurrent_writers_take_turns(workspace: WorkspaceDir) -> None:
     def keep(name: str) -> None:
         for number in range(150):
             save_setting(workspace, name, str(number))
@@ -46,7 +48,7 @@ def test_two_who_set_at_once_take_turns(workspace: WorkspaceDir) -> None:
     assert find_workspace(workspace.root) == workspace
 
 
-def test_a_full_disk_is_told_with_the_file_which_stays(workspace: WorkspaceDir) -> None:
+def test_a_full_disk_keeps_the_file_and_names_it(workspace: WorkspaceDir) -> None:
     (workspace.private_dir / "workspace.yml.new").symlink_to("/dev/full")
     before = (workspace.private_dir / "workspace.yml").read_text()
     with pytest.raises(OSError, match=r"No space left on device: '.*/\.hfai/workspace\.yml'"):

@@ -1,4 +1,4 @@
-"""Local changes: whole or not at all, kept, and never outside the root."""
+"""Tests of local changes: they are atomic, save old versions, and stay inside the root."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def entries(root: Path) -> dict[str, Entry]:
     return found.tree
 
 
-def test_all_kinds_of_change(root: Path) -> None:
+def test_all_kinds_of_changes_are_applied(root: Path) -> None:
     old = entries(root)
     done = transition(root).apply(
         [
@@ -78,7 +78,7 @@ def test_all_kinds_of_change(root: Path) -> None:
     assert {version.path for version in kept.versions()} == {"a", "d/x"}
 
 
-def test_what_changed_meanwhile_is_left_alone(root: Path) -> None:
+def test_a_path_that_changed_meanwhile_is_not_touched(root: Path) -> None:
     old = entries(root)
     work = transition(root)
     (root / "a").write_text("edited now")
@@ -93,7 +93,7 @@ def test_what_changed_meanwhile_is_left_alone(root: Path) -> None:
     assert (root / "d/x").read_text() == "this too"
 
 
-def test_a_write_into_the_replaced_file_is_kept(root: Path) -> None:
+def test_a_write_into_a_replaced_file_is_saved(root: Path) -> None:
     old = entries(root)
     with (root / "a").open("a") as editor:
         transition(root).apply([Change("a", old["a"], NEW)])
@@ -101,7 +101,7 @@ def test_a_write_into_the_replaced_file_is_kept(root: Path) -> None:
     assert (root.parent / "kept/1/a").read_text() == "old and more"
 
 
-def test_who_replaces_the_file_at_the_last_moment_finds_it_kept(root: Path) -> None:
+def test_a_file_replaced_at_the_last_moment_is_saved(root: Path) -> None:
     """As editors save: a new file gets the name, here between our last look and our own rename."""
 
     def editor(step: str) -> None:
@@ -115,7 +115,7 @@ def test_who_replaces_the_file_at_the_last_moment_finds_it_kept(root: Path) -> N
     assert (root.parent / "kept/1/a").read_text() == "saved just now"
 
 
-def test_what_cannot_be_replaced_keeps_its_new_content_for_later(root: Path) -> None:
+def test_a_failed_replacement_keeps_the_staged_content(root: Path) -> None:
     def delete_file(step: str) -> None:
         if step == "overwrite":
             (root / "a").unlink()
@@ -137,7 +137,7 @@ def test_what_cannot_be_replaced_keeps_its_new_content_for_later(root: Path) -> 
         pytest.param(0o444, False, 0o444, id="nobody was to write it"),
     ],
 )
-def test_who_may_read_a_file_stays_as_it_was(
+def test_an_overwritten_file_keeps_its_permissions(
     before: int, executable: bool, after: int, root: Path
 ) -> None:
     (root / "a").chmod(before)
@@ -147,13 +147,13 @@ def test_who_may_read_a_file_stays_as_it_was(
     assert stat.S_IMODE((root / "a").stat().st_mode) == after
 
 
-def test_the_mode_of_a_link_is_none(root: Path) -> None:
+def test_the_mode_of_a_replaced_link_is_not_used(root: Path) -> None:
     (root / "l").symlink_to("a")
     transition(root).apply([Change("l", Entry(Kind.SYMLINK, target="a"), NEW)])
     assert (root / "l").stat().st_mode == (root / "a").stat().st_mode
 
 
-def test_nothing_is_reached_through_a_link(root: Path) -> None:
+def test_nothing_is_changed_through_a_link(root: Path) -> None:
     old = entries(root)
     work = transition(root)
     (root / "d/x").unlink()
@@ -167,7 +167,7 @@ def test_nothing_is_reached_through_a_link(root: Path) -> None:
     assert (root.parent / "outside/x").read_text() == "precious"
 
 
-def test_a_full_disk_stops_and_tells(root: Path) -> None:
+def test_a_full_disk_stops_and_is_reported(root: Path) -> None:
     old = entries(root)
 
     def full(step: str) -> None:
@@ -183,7 +183,7 @@ def test_a_full_disk_stops_and_tells(root: Path) -> None:
     assert not (root / "b").exists()
 
 
-def test_one_that_is_forbidden_does_not_stop_the_others(root: Path) -> None:
+def test_a_forbidden_change_does_not_stop_the_others(root: Path) -> None:
     def forbidden(step: str) -> None:
         if step == "mkdir":
             raise PermissionError(errno.EACCES, "Permission denied")
@@ -195,7 +195,7 @@ def test_one_that_is_forbidden_does_not_stop_the_others(root: Path) -> None:
     assert (root / "f").read_text() == "new"
 
 
-def test_a_file_system_without_links_is_served(root: Path, monkeypatch) -> None:
+def test_a_file_system_without_hard_links_is_supported(root: Path, monkeypatch) -> None:
     def no_links(*args: object, **more: object) -> None:
         raise OSError(errno.EPERM, "Operation not permitted")
 
@@ -208,8 +208,8 @@ def test_a_file_system_without_links_is_served(root: Path, monkeypatch) -> None:
     assert (root.parent / "kept/1/a").read_text() == "old"
 
 
-def test_the_clock_may_jump(root: Path) -> None:
-    """Times in the future or before 1970 are carried, and never trusted blindly."""
+def test_times_in_the_future_or_before_1970_are_not_trusted(root: Path) -> None:
+    """Such times are synced, but never prove that a file is unchanged."""
     os.utime(root / "a", ns=(0, 4_000_000_000 * 10**9))
     os.utime(root / "d/x", ns=(0, -(10**9)))
     found = scan(root, ScanCache(), Filter())

@@ -1,4 +1,4 @@
-"""Versions that were overwritten: whole, found again, and kept long enough."""
+"""Tests of saved versions: they are complete, can be found, and are kept long enough."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("elsewhere")
-def test_what_comes_from_another_file_system_is_kept(source: Path, tmp_path: Path) -> None:
+def test_a_file_of_another_file_system_is_saved(source: Path, tmp_path: Path) -> None:
     store = VersionStore(tmp_path / "kept", "1")
     store.add(str(source), "d/x")
     assert [(v.path, v.size) for v in store.versions()] == [("d/x", 5)]
@@ -45,7 +45,9 @@ def test_what_comes_from_another_file_system_is_kept(source: Path, tmp_path: Pat
 
 
 @pytest.mark.usefixtures("elsewhere")
-def test_a_full_disk_leaves_no_torn_version(source: Path, tmp_path: Path, monkeypatch) -> None:
+def test_a_full_disk_leaves_no_incomplete_version(
+    source: Path, tmp_path: Path, monkeypatch
+) -> None:
     def torn(source: str, target: Path, **how: bool) -> None:
         target.write_text("wh")
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -63,7 +65,7 @@ def test_a_full_disk_leaves_no_torn_version(source: Path, tmp_path: Path, monkey
 
 
 @pytest.mark.usefixtures("elsewhere")
-def test_what_a_killed_run_was_copying_is_no_version(source: Path, tmp_path: Path) -> None:
+def test_an_incomplete_copy_of_a_killed_process_is_no_version(source: Path, tmp_path: Path) -> None:
     class Killed(BaseException):
         pass
 
@@ -91,7 +93,7 @@ def store_at(now: float, tmp_path: Path) -> VersionStore:
     return store
 
 
-def test_a_version_goes_after_thirty_days_with_syncs(tmp_path: Path) -> None:
+def test_a_version_is_deleted_after_thirty_days_with_syncs(tmp_path: Path) -> None:
     store = store_at(TODAY + 5, tmp_path)
     for day in range(31):
         assert store.find("x"), day
@@ -100,7 +102,7 @@ def test_a_version_goes_after_thirty_days_with_syncs(tmp_path: Path) -> None:
     assert store.find("x") is None
 
 
-def test_a_clock_that_was_wrong_for_a_day_makes_nothing_old(tmp_path: Path) -> None:
+def test_a_clock_that_was_wrong_for_a_day_deletes_no_version(tmp_path: Path) -> None:
     store = store_at(TODAY, tmp_path)
     store.prune(TODAY)
     for wrong in (40, 4000, -40, 40):
@@ -111,14 +113,14 @@ def test_a_clock_that_was_wrong_for_a_day_makes_nothing_old(tmp_path: Path) -> N
         assert store.find("x"), day
 
 
-def test_what_is_kept_while_the_clock_is_ahead_makes_nothing_old(tmp_path: Path) -> None:
+def test_versions_saved_with_a_fast_clock_delete_no_others(tmp_path: Path) -> None:
     store_at(TODAY, tmp_path)
     ahead = store_at(TODAY + 40 * DAY_SECONDS, tmp_path)
     ahead.prune(TODAY + 40 * DAY_SECONDS)
     assert len(list(ahead.versions())) == 2
 
 
-def test_days_that_cannot_be_noted_are_no_error(tmp_path: Path) -> None:
+def test_unwritable_days_are_no_error(tmp_path: Path) -> None:
     store = store_at(TODAY, tmp_path)
     (tmp_path / "kept/days").mkdir()
     store.prune(TODAY)

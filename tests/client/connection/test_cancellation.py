@@ -1,4 +1,4 @@
-"""A cancellation that was not meant for the current task is an error."""
+"""Tests that a cancellation that was not meant for the current task becomes an error."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ async def guarded(work: asyncio.Future[None] | None = None) -> None:
         await (cancelled_part() if work is None else work)
 
 
-async def test_a_part_that_was_cancelled_is_an_error() -> None:
+async def test_a_cancelled_awaitable_becomes_an_error() -> None:
     with pytest.raises(CancelledWithin, match="the work: something that it waited for"):
         await guarded()
 
 
-async def test_a_task_that_is_cancelled_is_cancelled() -> None:
+async def test_a_cancelled_task_stays_cancelled() -> None:
     task = asyncio.ensure_future(guarded(asyncio.get_running_loop().create_future()))
     await asyncio.sleep(0)
     task.cancel()
@@ -39,20 +39,20 @@ async def test_a_task_that_is_cancelled_is_cancelled() -> None:
     assert task.cancelled()
 
 
-async def test_a_time_limit_is_one() -> None:
+async def test_a_timeout_stays_a_timeout() -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0):
             await guarded(asyncio.get_running_loop().create_future())
 
 
-async def test_errors_and_results_pass() -> None:
+async def test_errors_and_results_are_passed_on() -> None:
     with cancelled_only_from_outside("the work"):
         assert await asyncio.sleep(0, "done") == "done"
     with pytest.raises(ValueError, match="wrong"), cancelled_only_from_outside("the work"):
         raise ValueError("wrong")
 
 
-async def test_what_has_ended_a_task() -> None:
+async def test_error_of_a_finished_task() -> None:
     async def fails() -> None:
         raise ValueError("wrong")
 
@@ -69,14 +69,14 @@ async def test_what_has_ended_a_task() -> None:
     ]
 
 
-async def test_a_task_that_was_cancelled_before_its_first_step_was_wished_to_end() -> None:
+async def test_a_cancellation_before_the_first_step_is_no_error() -> None:
     task = asyncio.ensure_future(asyncio.sleep(10))
     task.cancel()
     await asyncio.wait([task])
     assert error_of(task) is None
 
 
-async def test_a_task_group_in_which_a_part_fails_does_not_make_a_cancellation_forgotten() -> None:
+async def test_a_failure_in_a_task_group_does_not_hide_a_cancellation() -> None:
     begun = asyncio.Event()
 
     async def fails() -> None:
@@ -84,7 +84,7 @@ async def test_a_task_group_in_which_a_part_fails_does_not_make_a_cancellation_f
         begun.clear()
         raise OSError("gone")
 
-    async def goes_on() -> None:
+    async def continues() -> None:
         while True:
             try:
                 async with asyncio.TaskGroup() as parts:
@@ -94,7 +94,7 @@ async def test_a_task_group_in_which_a_part_fails_does_not_make_a_cancellation_f
                 pass
             raise_forgotten_cancellation()
 
-    task = asyncio.ensure_future(goes_on())
+    task = asyncio.ensure_future(continues())
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     begun.set()

@@ -1,4 +1,4 @@
-"""A profile with several addresses: any server that answers will do."""
+"""Tests of a profile with several addresses: one reachable server is enough."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def several(*addresses: str) -> Profile:
     return Profile("test", ", ".join(addresses), "secret")
 
 
-async def test_an_address_where_nobody_listens_is_passed_over_also_by_what_is_not_repeated(
+async def test_an_unreachable_address_is_skipped_also_for_calls_without_retry(
     scripted: Any,
 ) -> None:
     scripted.unary["SuspendTask"] = answering(Task(id=7))
@@ -40,7 +40,7 @@ async def test_an_address_where_nobody_listens_is_passed_over_also_by_what_is_no
     assert len(scripted.calls) == 1
 
 
-async def test_when_the_server_dies_the_next_one_is_asked(two: Any) -> None:
+async def test_the_next_address_is_used_when_the_server_dies(two: Any) -> None:
     for number, server in enumerate(two):
         server.unary["GetServerInfo"] = answering(ServerInfo(version=str(number)))
     async with Client(several(*(server.profile.server for server in two))) as client:
@@ -50,7 +50,7 @@ async def test_when_the_server_dies_the_next_one_is_asked(two: Any) -> None:
         assert (await client.server.info()).version == "1"
 
 
-async def test_a_server_that_is_back_is_asked_at_once(
+async def test_a_restarted_server_is_used_at_once(
     scripted: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """gRPC would wait, ever longer, before it tries again."""
@@ -72,7 +72,7 @@ async def test_a_server_that_is_back_is_asked_at_once(
                 assert (await client.tasks.suspend(7)).id == 7
 
 
-async def test_a_stream_goes_on_while_its_server_leaves_and_others_are_refused(
+async def test_a_stream_continues_while_its_server_refuses_new_calls(
     scripted: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(multi_address, "STALE_SECONDS", 0.0)
@@ -97,7 +97,7 @@ async def test_a_stream_goes_on_while_its_server_leaves_and_others_are_refused(
         await leaving
 
 
-async def test_one_that_cannot_work_is_left_for_the_next(two: Any, refuse: Any) -> None:
+async def test_an_unavailable_server_is_replaced_by_the_next_one(two: Any, refuse: Any) -> None:
     two[0].unary["GetTask"] = refuse(StatusCode.UNAVAILABLE, "no server leads", "NO_LEADER")
     two[1].unary["GetTask"] = answering(Task(id=7))
     async with Client(several(*(server.profile.server for server in two))) as client:
@@ -105,7 +105,7 @@ async def test_one_that_cannot_work_is_left_for_the_next(two: Any, refuse: Any) 
     assert (len(two[0].calls), len(two[1].calls)) == (1, 1)
 
 
-async def test_a_stream_is_opened_again_elsewhere(two: Any) -> None:
+async def test_a_stream_is_reopened_at_another_address(two: Any) -> None:
     async def watch(request: Any, context: Any) -> AsyncIterator[Any]:
         yield WatchTasksResponse(version=request.after_version + 1)
         if request.after_version == 0:
@@ -123,7 +123,7 @@ async def test_a_stream_is_opened_again_elsewhere(two: Any) -> None:
     assert (len(two[0].calls), len(two[1].calls)) == (1, 1)
 
 
-async def test_nobody_at_any_address_is_one_error_that_names_all() -> None:
+async def test_the_error_names_all_addresses_if_none_answers() -> None:
     wanted = several(f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}")
     async with Client(wanted) as client:
         with pytest.raises(errors.Unreachable) as caught:
@@ -131,7 +131,7 @@ async def test_nobody_at_any_address_is_one_error_that_names_all() -> None:
     assert wanted.server in caught.value.message
 
 
-def test_a_list_is_kept_in_a_profile(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_profile_stores_several_addresses(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HAI_CONFIG", str(tmp_path / "config.toml"))
     monkeypatch.delenv("HAI_SERVER", raising=False)
     kept = replace(several("a:1", "b:2"), name="lab")

@@ -1,4 +1,4 @@
-"""How a streaming call ends: always with an AioRpcError, except for who is being cancelled itself."""
+"""Tests that a streaming call always ends with an AioRpcError, unless the task itself is being cancelled."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ async def settled() -> None:
 # what gRPC does
 
 
-async def test_grpc_itself_ends_the_reader_of_a_cancelled_call_as_if_it_were_cancelled(
+async def test_grpc_raises_cancelled_error_in_the_reader_of_a_cancelled_call(
     server: Server,
 ) -> None:
     """Why StreamCall is needed. When this fails, gRPC has changed, and much of StreamCall may go."""
@@ -152,7 +152,7 @@ async def test_grpc_itself_ends_the_reader_of_a_cancelled_call_as_if_it_were_can
     assert reading.cancelled()
 
 
-async def test_grpc_itself_never_ends_the_writer_of_a_call_cancelled_before_it_was_connected(
+async def test_grpc_blocks_the_writer_of_a_call_cancelled_before_connecting(
     silent: Server,
 ) -> None:
     call = silent.call("one_answer")
@@ -181,7 +181,7 @@ async def test_read_gives_one_answer_at_a_time(server: Server) -> None:
     assert [await stream.read() for _ in range(3)] == [b"this", b"and that", None]
 
 
-async def test_a_refusal_is_told_to_reader_and_writer_each_time(server: Server) -> None:
+async def test_reader_and_writer_receive_a_refusal_each_time(server: Server) -> None:
     stream = server.open("refuse")
     for _ in range(2):
         assert await end_of(read_all(stream)) == DENIED
@@ -202,13 +202,13 @@ async def test_a_refusal_ends_a_blocked_writer(server: Server) -> None:
     assert await end_of(read_all(stream)) == DENIED
 
 
-async def test_a_write_after_the_end_tells_that_the_end_was_ok(server: Server) -> None:
+async def test_a_write_after_the_end_raises_the_status_ok(server: Server) -> None:
     stream = server.open("answer")
     await read_all(stream)
     assert (await end_of(stream.write(b"x")))[0] is StatusCode.OK
 
 
-async def test_writing_after_done_writing_is_a_fault_of_the_caller(server: Server) -> None:
+async def test_writing_after_done_writing_raises_invalid_state(server: Server) -> None:
     stream = server.open("one_answer")
     await stream.done_writing()
     with pytest.raises(asyncio.InvalidStateError):
@@ -216,7 +216,7 @@ async def test_writing_after_done_writing_is_a_fault_of_the_caller(server: Serve
     stream.cancel()
 
 
-async def test_a_server_that_stops_ends_reader_and_writer(server: Server) -> None:
+async def test_a_stopping_server_ends_reader_and_writer(server: Server) -> None:
     stream = server.open("one_answer")
     work = [asyncio.ensure_future(read_all(stream)), asyncio.ensure_future(write_for_ever(stream))]
     await settled()
@@ -226,7 +226,7 @@ async def test_a_server_that_stops_ends_reader_and_writer(server: Server) -> Non
     assert len(set(codes)) == 1
 
 
-async def test_a_connection_that_is_lost_ends_reader_and_writer(silent: Server) -> None:
+async def test_a_lost_connection_ends_reader_and_writer(silent: Server) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         channel = aio.insecure_channel(f"127.0.0.1:{listener.getsockname()[1]}")
         stream = StreamCall(channel.stream_stream("/test/any")())
@@ -240,7 +240,7 @@ async def test_a_connection_that_is_lost_ends_reader_and_writer(silent: Server) 
 # ends that we make
 
 
-async def test_a_cancelled_call_does_not_leave_the_loop_as_cancelled_error(server: Server) -> None:
+async def test_a_cancelled_call_does_not_raise_cancelled_error(server: Server) -> None:
     stream = server.open("one_answer")
     reading = asyncio.ensure_future(read_all(stream))
     await settled()
@@ -251,7 +251,7 @@ async def test_a_cancelled_call_does_not_leave_the_loop_as_cancelled_error(serve
     assert (await stream.status()).code() is StatusCode.CANCELLED
 
 
-async def test_reader_and_writer_that_are_both_blocked_hear_of_it(server: Server) -> None:
+async def test_cancel_ends_a_blocked_reader_and_writer(server: Server) -> None:
     stream = server.open("one_answer")
     work = [asyncio.ensure_future(read_all(stream)), asyncio.ensure_future(write_for_ever(stream))]
     await settled()
@@ -262,7 +262,7 @@ async def test_reader_and_writer_that_are_both_blocked_hear_of_it(server: Server
 
 
 @pytest.mark.parametrize("name", ["read", "write"])
-async def test_cancelled_before_there_was_a_connection(silent: Server, name: str) -> None:
+async def test_a_call_can_be_cancelled_before_it_is_connected(silent: Server, name: str) -> None:
     stream = silent.open("one_answer")
     work = asyncio.ensure_future(stream.read() if name == "read" else stream.write(b"x"))
     await settled()
@@ -271,33 +271,33 @@ async def test_cancelled_before_there_was_a_connection(silent: Server, name: str
 
 
 @pytest.mark.parametrize("name", ["read", "write"])
-async def test_cancelled_at_once(server: Server, name: str) -> None:
+async def test_a_call_can_be_cancelled_at_once(server: Server, name: str) -> None:
     stream = server.open("one_answer")
     stream.cancel("tired")
     assert await end_of(stream.read() if name == "read" else stream.write(b"x")) == TIRED
 
 
-async def test_cancelled_between_two_reads(server: Server) -> None:
+async def test_a_call_can_be_cancelled_between_two_reads(server: Server) -> None:
     stream = server.open("one_answer")
     assert await stream.read() == b"one"
     stream.cancel("tired")
     assert await end_of(stream.read()) == TIRED
 
 
-async def test_the_first_reason_counts(server: Server) -> None:
+async def test_the_first_cancel_reason_is_reported(server: Server) -> None:
     stream = server.open("one_answer")
     stream.cancel("tired")
     stream.cancel("bored")
     assert await end_of(stream.read()) == TIRED
 
 
-async def test_without_a_reason(server: Server) -> None:
+async def test_a_cancel_without_a_reason_has_a_default(server: Server) -> None:
     stream = server.open("one_answer")
     stream.cancel()
     assert await end_of(stream.read()) == (StatusCode.CANCELLED, "cancelled by its user")
 
 
-async def test_a_channel_that_is_closed_ends_reader_and_writer(server: Server) -> None:
+async def test_a_closed_channel_ends_reader_and_writer(server: Server) -> None:
     stream = server.open("one_answer")
     work = [asyncio.ensure_future(read_all(stream)), asyncio.ensure_future(write_for_ever(stream))]
     await settled()
@@ -309,7 +309,7 @@ async def test_a_channel_that_is_closed_ends_reader_and_writer(server: Server) -
     assert not stream.cancelled
 
 
-async def test_a_stream_of_answers_only(server: Server) -> None:
+async def test_a_call_without_requests_yields_its_answers(server: Server) -> None:
     stream = StreamCall(server.channel.unary_stream("/test/one_answer")(b""))
     assert await stream.read() == b"one"
     reading = asyncio.ensure_future(stream.read())
@@ -323,7 +323,7 @@ async def test_a_stream_of_answers_only(server: Server) -> None:
 
 @pytest.mark.parametrize("work", [read_all, write_for_ever], ids=["reading", "writing"])
 @pytest.mark.parametrize("where", ["server", "silent"])
-async def test_a_task_that_is_cancelled_is_cancelled_and_ends_the_call(
+async def test_a_cancelled_task_ends_its_call(
     work: Callable[[Any], Any], where: str, server: Server, silent: Server
 ) -> None:
     stream = {"server": server, "silent": silent}[where].open("one_answer")
@@ -335,7 +335,7 @@ async def test_a_task_that_is_cancelled_is_cancelled_and_ends_the_call(
     assert (await end_of(stream.read()))[0] is StatusCode.CANCELLED
 
 
-async def test_a_task_that_is_cancelled_before_its_first_step_ends_the_call(server: Server) -> None:
+async def test_a_task_cancelled_before_its_first_step_ends_its_call(server: Server) -> None:
     stream = server.open("one_answer")
 
     async def read() -> None:
@@ -360,7 +360,7 @@ async def test_a_task_cancelled_together_with_its_call_is_cancelled(server: Serv
     assert task.cancelled()
 
 
-async def test_a_timeout_around_a_read_is_a_timeout(server: Server) -> None:
+async def test_a_timeout_around_a_read_raises_timeout_error(server: Server) -> None:
     stream = server.open("one_answer")
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.1):
@@ -370,7 +370,7 @@ async def test_a_timeout_around_a_read_is_a_timeout(server: Server) -> None:
     assert stream.done
 
 
-async def test_a_cancelled_call_fails_the_task_group_around_it(server: Server) -> None:
+async def test_a_cancelled_call_fails_its_task_group(server: Server) -> None:
     """As an error, which ends the siblings; a CancelledError would end this part alone, unnoticed."""
     stream, waiting = server.open("one_answer"), asyncio.ensure_future(asyncio.Event().wait())
 
@@ -386,7 +386,7 @@ async def test_a_cancelled_call_fails_the_task_group_around_it(server: Server) -
     assert waiting.cancelled()
 
 
-async def test_a_task_group_that_fails_cancels_its_reader(server: Server) -> None:
+async def test_a_failing_task_group_cancels_its_reader(server: Server) -> None:
     stream, reading = server.open("one_answer"), list[asyncio.Task[Any]]()
 
     async def together() -> None:
@@ -410,21 +410,21 @@ async def much() -> AsyncGenerator[bytes, None]:
         yield bytes(65536)
 
 
-async def test_who_is_refused_while_it_still_says_much_hears_why(connection: Connection) -> None:
+async def test_a_writer_with_many_requests_receives_a_refusal(connection: Connection) -> None:
     stub = connection.stub(Calls)
     for _ in range(20):  # nine of ten were told of a lost connection
         with pytest.raises(Denied, match=r"^not yours$"):
             await anext(connection.duplex(stub.refuse, much()))
 
 
-async def test_who_is_answered_while_it_still_says_much_hears_all(connection: Connection) -> None:
+async def test_a_writer_with_many_requests_receives_all_answers(connection: Connection) -> None:
     stub = connection.stub(Calls)
     for _ in range(20):
         heard = [answer async for answer in connection.duplex(stub.answer, much())]
         assert heard == [b"this", b"and that"]
 
 
-async def test_nothing_waits_to_be_said_to_a_call_that_has_ended(connection: Connection) -> None:
+async def test_no_request_waits_for_a_call_that_has_ended(connection: Connection) -> None:
     """As in a tunnel, whose user says nothing for a while."""
     requests = _one_and_then()
     with pytest.raises(Denied):
@@ -438,7 +438,7 @@ async def _one_and_then() -> AsyncGenerator[bytes, None]:
     await asyncio.Event().wait()
 
 
-async def test_who_cannot_say_it_all_hears_why(connection: Connection) -> None:
+async def test_an_error_of_the_requests_is_raised_to_the_reader(connection: Connection) -> None:
     with pytest.raises(FileNotFoundError, match="no such file"):
         await anext(connection.duplex(connection.stub(Calls).refuse_quiet, _lacking()))
 
@@ -489,7 +489,7 @@ class Scripted:
         pytest.param([CORE], [], CORE, id="nothing but the write"),
     ],
 )
-async def test_the_words_of_the_server_count(
+async def test_the_status_of_the_server_takes_precedence(
     before: list[Any], after: list[Any], expected: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hai.client.connection.stream_call._STATUS_SECONDS", 5.0 if after else 0.0)

@@ -1,4 +1,4 @@
-"""Watches and logs that outlive their server: nothing lost, nothing repeated."""
+"""Tests of watches and logs across a restart of the server: no answer is lost or repeated."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def versions(request: Any, context: Any) -> AsyncIterator[WatchTasksRespon
     await asyncio.Event().wait()
 
 
-async def test_a_watch_goes_on_after_the_server_restarts_on_the_same_port(scripted) -> None:
+async def test_a_watch_continues_after_a_restart_of_the_server(scripted) -> None:
     scripted.streams["WatchTasks"] = versions
     seen: list[int] = []
     async with Client(scripted.profile) as client:
@@ -50,7 +50,7 @@ async def test_a_watch_goes_on_after_the_server_restarts_on_the_same_port(script
     assert asked == [(0, "state:running"), (3, "state:running"), (6, "state:running")]
 
 
-async def test_a_watch_goes_on_when_the_server_ends_it(scripted) -> None:
+async def test_a_watch_continues_when_the_server_ends_it(scripted) -> None:
     async def one(request: Any, context: Any) -> AsyncIterator[WatchTasksResponse]:
         yield WatchTasksResponse(version=request.after_version + 1)
 
@@ -60,7 +60,7 @@ async def test_a_watch_goes_on_when_the_server_ends_it(scripted) -> None:
         assert [(await anext(watch)).version for _ in range(3)] == [6, 7, 8]
 
 
-async def test_a_watch_gives_up_when_patience_ends(scripted) -> None:
+async def test_a_watch_fails_when_its_patience_is_exceeded(scripted) -> None:
     scripted.streams["WatchTasks"] = versions
     async with Client(scripted.profile) as client:
         watch = client.tasks.watch(patience=0.3)
@@ -71,7 +71,7 @@ async def test_a_watch_gives_up_when_patience_ends(scripted) -> None:
                 pass
 
 
-async def test_a_server_that_stays_away_is_told_once(scripted, monkeypatch) -> None:
+async def test_each_outage_is_reported_once(scripted, monkeypatch) -> None:
     monkeypatch.setattr("hai.client.connection.streams.NOTIFY_AFTER_SECONDS", 0.2)
     scripted.streams["WatchTasks"] = versions
     told: list[str] = []
@@ -86,7 +86,7 @@ async def test_a_server_that_stays_away_is_told_once(scripted, monkeypatch) -> N
     assert scripted.profile.server in told[0]
 
 
-async def test_a_refused_watch_ends_with_the_reason(scripted, refuse) -> None:
+async def test_a_refused_watch_raises_the_error(scripted, refuse) -> None:
     refusal = refuse(StatusCode.INVALID_ARGUMENT, "bad filter", "INVALID", (("filter", "bad"),))
 
     async def refused(request: Any, context: Any) -> AsyncIterator[WatchTasksResponse]:
@@ -108,7 +108,7 @@ async def lines(request: Any, context: Any) -> AsyncIterator[TailLogsResponse]:
 
 
 @pytest.mark.parametrize("follow", [False, True], ids=["once", "follow"])
-async def test_logs_go_on_from_the_last_cursor(scripted, follow: bool) -> None:
+async def test_logs_continue_at_the_last_cursor(scripted, follow: bool) -> None:
     broken = asyncio.Event()
 
     async def breaking(request: Any, context: Any) -> AsyncIterator[TailLogsResponse]:
@@ -129,14 +129,14 @@ async def test_logs_go_on_from_the_last_cursor(scripted, follow: bool) -> None:
     ]
 
 
-async def test_logs_without_follow_fail_at_once_when_nobody_answers(scripted) -> None:
+async def test_logs_without_follow_fail_at_once_without_a_server(scripted) -> None:
     await scripted.stop()
     async with Client(scripted.profile) as client:
         with pytest.raises(errors.Unreachable):
             await anext(client.logs.tail(7))
 
 
-async def test_leaving_a_stream_ends_it_on_the_server(scripted) -> None:
+async def test_closing_a_stream_ends_it_on_the_server(scripted) -> None:
     left = asyncio.Event()
 
     async def watched(request: Any, context: Any) -> AsyncIterator[WatchTasksResponse]:
@@ -154,7 +154,7 @@ async def test_leaving_a_stream_ends_it_on_the_server(scripted) -> None:
         await asyncio.wait_for(left.wait(), 5)
 
 
-async def test_wait_returns_when_the_task_gets_there(scripted) -> None:
+async def test_wait_returns_when_the_task_reaches_the_state(scripted) -> None:
     async def running(request: Any, context: Any) -> Task:
         return Task(id=7, state=TASK_STATE_RUNNING, run=Run(state=RUN_STATE_RUNNING), version=40)
 
@@ -171,7 +171,7 @@ async def test_wait_returns_when_the_task_gets_there(scripted) -> None:
     assert (watched.filter, watched.after_version) == ("id:7", 40)
 
 
-async def test_who_waits_for_it_to_run_waits_for_its_programs(scripted) -> None:
+async def test_waiting_for_running_waits_for_the_programs(scripted) -> None:
     def task(state: RunState.ValueType) -> Task:
         return Task(id=7, state=TASK_STATE_RUNNING, run=Run(state=state))
 
@@ -187,7 +187,7 @@ async def test_who_waits_for_it_to_run_waits_for_its_programs(scripted) -> None:
         assert (await client.tasks.wait(7, "running")).run.state == RUN_STATE_RUNNING
 
 
-async def test_wait_runs_out(scripted) -> None:
+async def test_wait_times_out(scripted) -> None:
     async def running(request: Any, context: Any) -> Task:
         return Task(id=7, state=TASK_STATE_RUNNING)
 
@@ -200,7 +200,7 @@ async def test_wait_runs_out(scripted) -> None:
             await client.tasks.wait(7, "dancing")
 
 
-async def test_a_wait_for_several_names_the_one_that_is_not_there(scripted) -> None:
+async def test_a_wait_for_several_tasks_names_the_unfinished_one(scripted) -> None:
     async def even_ones_have_ended(request: Any, context: Any) -> Task:
         state = TASK_STATE_RUNNING if request.id % 2 else TASK_STATE_FINISHED
         return Task(id=request.id, state=state)
@@ -236,7 +236,7 @@ class Stream:
             self.closed = True
 
 
-async def test_each_stream_keeps_its_order_and_none_is_asked_ahead() -> None:
+async def test_merged_streams_keep_their_order_and_read_one_ahead() -> None:
     odd, even = Stream(1, 3, 5), Stream(2, 4)
     seen: list[int] = []
     async with aclosing(merge_streams(odd.say(), even.say())) as answers:
@@ -250,13 +250,13 @@ async def test_each_stream_keeps_its_order_and_none_is_asked_ahead() -> None:
     assert (odd.closed, even.closed) == (True, True)
 
 
-async def test_the_first_end_is_the_end_of_all() -> None:
+async def test_merged_streams_end_with_the_first_end() -> None:
     ends, waits = Stream(1, endless=False), Stream()
     assert [n async for n in merge_streams(ends.say(), waits.say())] == [1]
     assert waits.closed
 
 
-async def test_a_failure_is_that_of_the_whole() -> None:
+async def test_a_failure_of_one_stream_fails_the_merged_stream() -> None:
     fails, waits = Stream(failure=ValueError("bad")), Stream(1)
     with pytest.raises(ValueError, match="bad"):
         async for _ in merge_streams(fails.say(), waits.say()):
@@ -264,7 +264,7 @@ async def test_a_failure_is_that_of_the_whole() -> None:
     assert waits.closed
 
 
-async def test_a_reader_that_is_canceled_leaves_nothing_behind() -> None:
+async def test_a_cancelled_reader_closes_all_streams() -> None:
     quiet = Stream()
     reading = asyncio.ensure_future(anext(merge_streams(quiet.say(), quiet.say())))
     await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Calls against a real grpc.aio server: token, deadline, retries, errors."""
+"""Tests of calls to a real grpc.aio server: token, deadline, retries, errors."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def flaky(refusal: Any, times: int, answer: Any) -> Any:
     return call
 
 
-async def test_sends_the_token(scripted) -> None:
+async def test_a_call_sends_the_token(scripted) -> None:
     scripted.unary["GetServerInfo"] = flaky(None, 0, ServerInfo(version="1"))
     async with Client(scripted.profile) as client:
         assert (await client.server.info()).version == "1"
     assert scripted.metadata[0]["authorization"] == "Bearer secret"
 
 
-async def test_a_token_that_is_missing_is_not_called_wrong(scripted, refuse) -> None:
+async def test_the_error_says_that_a_token_is_missing(scripted, refuse) -> None:
     scripted.unary["GetTask"] = refuse(StatusCode.UNAUTHENTICATED, "no token", "UNAUTHENTICATED")
     async with Client(replace(scripted.profile, token="")) as client:
         with pytest.raises(errors.Unauthenticated, match="there is no token for the server"):
@@ -54,7 +54,7 @@ async def test_a_token_that_is_missing_is_not_called_wrong(scripted, refuse) -> 
             await client.tasks.get(7)
 
 
-async def test_an_idempotent_call_is_repeated(scripted, refuse) -> None:
+async def test_a_call_with_retry_is_repeated(scripted, refuse) -> None:
     away = refuse(StatusCode.UNAVAILABLE, "restarting")
     scripted.unary["GetTask"] = flaky(away, 2, Task(id=7))
     async with Client(scripted.profile) as client:
@@ -70,7 +70,7 @@ async def test_attempts_are_limited(scripted, refuse) -> None:
     assert len(scripted.calls) == ATTEMPTS
 
 
-async def test_a_call_waits_until_another_server_leads(scripted, refuse, monkeypatch) -> None:
+async def test_a_call_is_repeated_until_a_server_leads(scripted, refuse, monkeypatch) -> None:
     monkeypatch.setattr("hai.client.connection.transport.delays", lambda **_: iter([0.0] * 20))
     nobody = refuse(StatusCode.UNAVAILABLE, "no server leads just now", "NO_LEADER")
     scripted.unary["CreateTask"] = flaky(nobody, LEADERLESS_ATTEMPTS - 1, Task(id=1))
@@ -92,7 +92,7 @@ async def test_create_is_repeated_with_the_same_request_id(scripted, refuse) -> 
     assert len(first) == 36
 
 
-async def test_a_call_that_is_not_idempotent_is_made_once(scripted, refuse) -> None:
+async def test_a_call_without_retry_is_made_once(scripted, refuse) -> None:
     scripted.unary["SuspendTask"] = refuse(StatusCode.UNAVAILABLE, "restarting")
     async with Client(scripted.profile) as client:
         with pytest.raises(errors.Unreachable):
@@ -108,7 +108,7 @@ async def test_a_call_that_is_not_idempotent_is_made_once(scripted, refuse) -> N
         pytest.param("-----BEGIN PRIVATE KEY-----", "there is no certificate", id="another thing"),
     ],
 )
-async def test_a_file_without_an_authority_is_told(
+async def test_a_ca_file_without_a_certificate_is_reported(
     tmp_path: Path, text: str | None, said: str
 ) -> None:
     path = tmp_path / "ca.pem"
@@ -135,7 +135,7 @@ async def test_every_call_has_a_deadline(scripted, never) -> None:
             await client.tasks.get(7)
 
 
-async def test_unreachable_names_the_address() -> None:
+async def test_the_error_about_an_unreachable_server_names_the_address() -> None:
     with socket.socket() as taken:  # bound but not listening: nobody answers there
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -189,7 +189,7 @@ async def test_unreachable_names_the_address() -> None:
         ),
     ],
 )
-async def test_statuses_become_errors(scripted, refuse, code, reason, kind, words) -> None:
+async def test_each_status_becomes_its_error(scripted, refuse, code, reason, kind, words) -> None:
     scripted.unary["SuspendTask"] = refuse(StatusCode[code], "the server's words", reason)
     async with Client(scripted.profile) as client:
         with pytest.raises(kind, match=words) as caught:
@@ -199,7 +199,7 @@ async def test_statuses_become_errors(scripted, refuse, code, reason, kind, word
     assert caught.value.reason == expected
 
 
-async def test_a_server_that_cannot_work_now_keeps_its_own_words(scripted, refuse) -> None:
+async def test_the_message_of_an_unavailable_server_is_kept(scripted, refuse) -> None:
     scripted.unary["SuspendTask"] = refuse(StatusCode.UNAVAILABLE, "the disk is full", "DISK_FULL")
     async with Client(scripted.profile) as client:
         with pytest.raises(errors.Unreachable, match=r"^the disk is full$") as caught:
@@ -207,7 +207,7 @@ async def test_a_server_that_cannot_work_now_keeps_its_own_words(scripted, refus
     assert caught.value.reason == "DISK_FULL"
 
 
-def test_a_connection_that_breaks_under_a_write_is_no_fault_of_the_server() -> None:
+def test_a_connection_that_breaks_during_a_write_is_unreachable() -> None:
     """As a push finds it whose server is killed, or whose line is cut."""
     error = AioRpcError(StatusCode.INTERNAL, Metadata(), Metadata(), "Internal error from Core")
     told = to_error(error, "host:1")
@@ -215,7 +215,7 @@ def test_a_connection_that_breaks_under_a_write_is_no_fault_of_the_server() -> N
     assert str(told) == "cannot reach the server at host:1: the connection was lost"
 
 
-async def test_every_violation_arrives(scripted, refuse) -> None:
+async def test_an_invalid_error_has_every_violation(scripted, refuse) -> None:
     fields = (("name", "is missing"), ("services[0].port", "must be 1-65535"))
     scripted.unary["CreateTask"] = refuse(StatusCode.INVALID_ARGUMENT, "invalid", "INVALID", fields)
     async with Client(scripted.profile) as client:
@@ -224,9 +224,7 @@ async def test_every_violation_arrives(scripted, refuse) -> None:
     assert [(v.field, v.message) for v in caught.value.violations] == list(fields)
 
 
-async def test_fields_that_an_older_server_knows_by_number_have_their_names(
-    scripted, refuse
-) -> None:
+async def test_fields_that_a_server_knows_by_number_are_named(scripted, refuse) -> None:
     words = "this server does not know this field"
     fields = tuple((field, words) for field in ("hai.v1.OptionsSpec.32", "hai.v9.New.1", "request"))
     scripted.unary["CreateTask"] = refuse(
@@ -239,7 +237,7 @@ async def test_fields_that_an_older_server_knows_by_number_have_their_names(
     assert named == ["OptionsSpec.after", "hai.v9.New.1", "request"]
 
 
-async def test_nothing_is_submitted_where_a_server_takes_no_notice_of_what_it_waits_for(
+async def test_nothing_is_submitted_to_a_server_that_ignores_after(
     scripted,
 ) -> None:
     """As all that were made before there was `after`."""
@@ -264,7 +262,7 @@ async def test_nothing_is_submitted_where_a_server_takes_no_notice_of_what_it_wa
             assert caught.value.reason == "UNIMPLEMENTED"
 
 
-async def test_whether_a_server_lets_tasks_wait_for_others_is_asked_once(scripted) -> None:
+async def test_support_for_after_is_checked_once(scripted) -> None:
     spec = TaskSpec(name="second", options=OptionsSpec(after=[AfterSpec(task=1)]))
 
     async def create(request, context):
@@ -291,11 +289,11 @@ async def test_whether_a_server_lets_tasks_wait_for_others_is_asked_once(scripte
         pytest.param("127.0.0.1.example.org:1", False, id="a name that looks like an address"),
     ],
 )
-def test_which_addresses_are_this_machine(server: str, expected: bool) -> None:
+def test_on_loopback_recognizes_addresses_of_this_machine(server: str, expected: bool) -> None:
     assert on_loopback(server) is expected
 
 
-async def test_plaintext_is_never_spoken_off_loopback_unasked(scripted, monkeypatch) -> None:
+async def test_plaintext_off_loopback_requires_insecure(scripted, monkeypatch) -> None:
     monkeypatch.setattr("hai.client.connection.transport.on_loopback", lambda server: False)
     scripted.unary["GetServerInfo"] = flaky(None, 0, ServerInfo())
     async with Client(scripted.profile) as client:
@@ -304,14 +302,14 @@ async def test_plaintext_is_never_spoken_off_loopback_unasked(scripted, monkeypa
     assert scripted.calls == []
 
 
-async def test_a_missing_certificate_file_is_named() -> None:
+async def test_a_missing_ca_file_is_reported() -> None:
     async with Client(Profile("test", "127.0.0.1:1", ca="/no/such.pem")) as client:
         with pytest.raises(errors.UsageError, match=r"/no/such\.pem"):
             await client.server.info()
 
 
 @pytest.mark.parametrize("kind", ["unary", "stream", "resumed"])
-async def test_a_client_that_is_closed_ends_its_calls_with_an_error(scripted, kind: str) -> None:
+async def test_closing_a_client_ends_its_calls_with_an_error(scripted, kind: str) -> None:
     """gRPC cancels them, which looked as if the asyncio tasks around them had been cancelled."""
     asked = asyncio.Event()
 

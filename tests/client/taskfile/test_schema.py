@@ -1,4 +1,4 @@
-"""The shipped JSON Schema: current, and of one mind with read_spec."""
+"""Tests that the shipped JSON Schema is current and agrees with read_spec."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_every_field_is_described() -> None:
     assert bare(whole, "") + [p for n, d in whole["$defs"].items() for p in bare(d, n)] == []
 
 
-def test_options_without_effect_are_said_to_be_so() -> None:
+def test_options_without_effect_are_described_as_such() -> None:
     options = schema.json_schema()["$defs"]["OptionsSpec"]["properties"].items()
     said = {name for name, field in options if "without effect" in field["description"]}
     assert said == fields.WITHOUT_EFFECT
@@ -112,7 +112,7 @@ def test_the_manual_names_every_field() -> None:
         pytest.param(HEAD + "policies: {on_pod_failed: panic}", False, id="unknown policy"),
     ],
 )
-def test_schema_and_reader_agree(text: str, accepted: bool) -> None:
+def test_the_schema_and_the_reader_agree(text: str, accepted: bool) -> None:
     assert Draft202012Validator(schema.json_schema()).is_valid(yaml.safe_load(text)) is accepted
     if accepted:
         read_spec(text)

@@ -1,4 +1,4 @@
-"""The yaml schema: what is read, what is refused and where, what is written."""
+"""Tests of task files in yaml: reading, violations with positions, and writing."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_reads_every_kind_of_field() -> None:
     assert spec.policies.on_pod_failed == "restart"
 
 
-def test_sources_are_equal(tmp_path: Path) -> None:
+def test_all_kinds_of_sources_give_the_same_spec(tmp_path: Path) -> None:
     path = tmp_path / "task.yaml"
     path.write_bytes(b"\xef\xbb\xbf" + HEAD.encode())
     mapping = {"version": 2, "name": "a", "spec": {"entrypoint": "a.py"}}
@@ -185,7 +185,7 @@ def test_violations_have_path_line_and_column(text: str, expected: tuple[Any, ..
     assert expected[3] in violation.message
 
 
-def test_several_documents_are_read_and_told_by_line() -> None:
+def test_violations_in_several_documents_have_their_lines() -> None:
     one = "version: 2\nname: {}\nspec: {{entrypoint: t.py}}\n"
     several = f"---\n{one.format('a')}--- # empty\n---\n{one.format('b')}---\n"
     assert [each.spec.name for each in read_documents(io.StringIO(several))] == ["a", "b"]
@@ -196,7 +196,7 @@ def test_several_documents_are_read_and_told_by_line() -> None:
     assert "name" in [v.field for v in empty.violations()]
 
 
-def test_every_violation_is_told_at_once() -> None:
+def test_every_violation_is_reported_at_once() -> None:
     with pytest.raises(Invalid) as caught:
         read_spec("version: 1\nresource: {gpu: x}\nservices: 3\nnope: 1\n")
     paths = [v.field for v in caught.value.violations]
@@ -219,7 +219,7 @@ def test_every_violation_is_told_at_once() -> None:
         pytest.param("a: &a {<<: *a}", id="merge of itself"),
     ],
 )
-def test_bombs_are_refused(text: str) -> None:
+def test_documents_that_expand_without_bound_are_refused(text: str) -> None:
     with pytest.raises(Invalid) as caught:
         read_spec(text)
     assert len(caught.value.violations) == 1
@@ -249,7 +249,7 @@ def test_a_missing_file_is_a_usage_error(tmp_path: Path) -> None:
         ("\u0663", None),
     ],
 )
-def test_how_durations_are_read(text: str, expected: int | None) -> None:
+def test_durations_are_parsed(text: str, expected: int | None) -> None:
     assert fields.parse_duration(text) == expected
 
 
@@ -297,7 +297,7 @@ def test_an_option_sets_its_field(assignment: str, path: str, expected: object) 
         pytest.param("options.profile.trace=[", "not valid yaml", id="syntax"),
     ],
 )
-def test_wrong_options_change_nothing(assignment: str, words: str) -> None:
+def test_an_invalid_option_changes_nothing(assignment: str, words: str) -> None:
     spec = read_spec(HEAD)
     with pytest.raises(Invalid, match=words):
         apply_option(spec, assignment)
@@ -357,7 +357,7 @@ def single(field: FieldDescriptor) -> st.SearchStrategy[Any]:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(messages(TaskSpec.DESCRIPTOR))
-def test_what_is_written_reads_back(values: dict[str, Any]) -> None:
+def test_a_written_spec_is_read_back(values: dict[str, Any]) -> None:
     spec = TaskSpec(**{**values, "version": 2})
     spec.spec.SetInParent()
     assert read_spec(to_yaml(spec), rules=False) == spec

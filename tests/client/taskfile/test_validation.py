@@ -1,4 +1,4 @@
-"""The validator of task specs: each field at its limits, and of one mind with the JSON schema for editors."""
+"""Tests of the validator: each field at its limits, and agreement with the JSON schema for editors."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ LIMITS = [
     ("path", "right", "wrong", "message"),
     [pytest.param(*case, id=f"{case[0]}: {case[3]}") for case in LIMITS],
 )
-def test_a_field_at_its_limits(
+def test_each_field_is_checked_at_its_limits(
     path: str, right: list[object], wrong: list[object], message: str
 ) -> None:
     assert {repr(value): told(document(path, value)) for value in right} == {
@@ -171,7 +171,7 @@ def test_a_field_at_its_limits(
         pytest.param("services: [null]", "services[0]", "not nothing", id="null in a list"),
     ],
 )
-def test_what_cannot_be_read_is_named_with_what_is_allowed(
+def test_unreadable_values_are_reported_with_the_allowed_ones(
     text: str, path: str, message: str
 ) -> None:
     found = told({**LEAST, **yaml.safe_load(text)})
@@ -179,7 +179,7 @@ def test_what_cannot_be_read_is_named_with_what_is_allowed(
     assert message in found[path]
 
 
-def test_what_cannot_be_read_and_what_breaks_rules_is_told_at_once_and_placed() -> None:
+def test_unreadable_and_invalid_values_are_reported_together_with_positions() -> None:
     text = """\
 version: 2
 name: x(
@@ -229,7 +229,9 @@ COMBINATIONS = [
         for case in COMBINATIONS
     ],
 )
-def test_fields_beside_one_another(values: dict[str, Any], path: str, message: str) -> None:
+def test_conditions_between_fields_are_checked(
+    values: dict[str, Any], path: str, message: str
+) -> None:
     made = copy.deepcopy(LEAST)
     for key, value in values.items():
         outer, _, name = key.rpartition(".")
@@ -291,7 +293,9 @@ def test_the_schema_for_editors_accepts_what_the_validator_accepts(path: str) ->
         st.tuples(st.sampled_from(sorted(FIELDS)), st.sampled_from(POOL)), min_size=2, max_size=4
     )
 )
-def test_schema_and_validator_agree_on_several_fields(changes: list[tuple[str, Any]]) -> None:
+def test_the_schema_and_the_validator_agree_on_several_fields(
+    changes: list[tuple[str, Any]],
+) -> None:
     made = copy.deepcopy(LEAST)
     for path, value in changes:
         if fields.field_key(FIELDS[path]) in TEXT_OR_LIST and isinstance(value, str):
@@ -332,7 +336,7 @@ def test_a_large_spec_is_one_violation() -> None:
     assert "at most 262144" in found.message
 
 
-def test_many_violations_take_no_time_that_grows_with_their_square() -> None:
+def test_the_time_for_many_violations_is_linear() -> None:
     spec = read_spec(LEAST)
     spec.spec.parameters.extend(["\0"] * 80_000)
     assert len(violations(spec)) == 80_001  # also the length of the command

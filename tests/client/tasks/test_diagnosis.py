@@ -1,4 +1,4 @@
-"""Why a task has failed: one diagnosis for the server, the command line and the app."""
+"""Tests of the diagnosis of failed tasks, which the server, the command line and the app share."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ def test_the_first_rank_to_fail_is_named_with_cause_and_last_lines() -> None:
     assert found.to_try[0] == "read its log: hai logs 7 -r 1"
 
 
-def test_an_exit_code_is_told_in_words() -> None:
+def test_exit_codes_are_explained() -> None:
     found = diagnose(failed(Rank(node="n0", exit_code=137, exit_meaning="killed by SIGKILL")))
     assert found is not None
     assert found.found[1].endswith("exit code 137 (killed by SIGKILL)")
 
 
-def test_a_task_that_failed_before_its_programs_ran_has_its_reason() -> None:
+def test_a_failure_before_the_programs_ran_has_the_reason_of_the_task() -> None:
     found = diagnose(failed())
     assert found is not None
     assert found.found == ("rank 1 exited with 1",)

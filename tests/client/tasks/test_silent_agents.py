@@ -1,4 +1,4 @@
-"""How long an agent is silent, in words; and which agents of a task or of a node are silent."""
+"""Tests of silent agents: which agents of a task or node are silent, and the sentence about them."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ NOW = 1_800_000_000.0
         ),
     ],
 )
-def test_one_sentence_says_who_is_silent_and_for_how_long(
+def test_the_sentence_names_silent_ranks_and_the_duration(
     silence: SilentAgents, english: str, chinese: str
 ) -> None:
     assert silent_agents_text(silence, NOW) == english
     assert silent_agents_text(silence, NOW, chinese=True) == chinese
 
 
-def test_the_panel_says_the_same() -> None:
+def test_the_panel_uses_the_same_sentences() -> None:
     """jupyter_ext/test/model.test.ts reads the same cases."""
     for case in json.loads((TESTDATA / "silence.json").read_text()):
         silence = SilentAgents(tuple(case["ranks"]), case["rank_count"], NOW)
@@ -83,7 +83,7 @@ def test_a_duration_has_at_most_two_units(seconds: float, words: str) -> None:
     assert duration_text(seconds) == words
 
 
-async def test_the_fake_silences_agents_of_a_task_and_on_its_nodes() -> None:
+async def test_silent_agents_are_found_in_tasks_and_on_nodes() -> None:
     fake = FakeClient(nodes=["n0", "n1"])
     spec = TaskSpec(
         version=2,

@@ -1,4 +1,4 @@
-"""The commands, each run as a user runs it, against a real server."""
+"""Tests of the commands against a real server, each run as a user runs it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def last(out: str) -> dict:
     return json.loads(out.splitlines()[-1])
 
 
-def test_a_day(shell) -> None:
+def test_a_usual_day_of_commands(shell) -> None:
     Path("train.py").write_text("one")
     Path("data").mkdir()
     Path("data/x").write_text("x")
@@ -82,7 +82,7 @@ def test_a_day(shell) -> None:
     assert len(shell("snapshots")[1].splitlines()) == 3
 
 
-def test_revisions_have_names(shell) -> None:
+def test_revisions_can_be_tagged(shell) -> None:
     Path("train.py").write_text("one\n")
     shell("push")
     assert shell("tag", "best")[:2] == (0, "revision 1 is tagged best\n")
@@ -113,7 +113,7 @@ def test_revisions_have_names(shell) -> None:
     assert shell("tag", "v2", "--remove", "-r", "1")[0] == 2
 
 
-def test_revisions_are_compared(shell) -> None:
+def test_diff_compares_revisions(shell) -> None:
     Path("train.py").write_text("one\n")
     Path("gone").write_text("g")
     shell("push")
@@ -148,7 +148,7 @@ def test_revisions_are_compared(shell) -> None:
     assert (code, "neither revision 1/nothing nor revision 2/nothing exists" in err) == (3, True)
 
 
-def test_options_are_what_the_workspace_says(shell, monkeypatch) -> None:
+def test_settings_of_the_workspace_are_defaults_of_options(shell, monkeypatch) -> None:
     Path("f").write_text("one")
     shell("push")
     code, out, _ = shell("config", "list")
@@ -194,14 +194,14 @@ def test_options_are_what_the_workspace_says(shell, monkeypatch) -> None:
         pytest.param(("get", "name"), "'name' is not one of", id="what is no option"),
     ],
 )
-def test_what_is_no_setting_is_not_set(shell, argv, arguments) -> None:
+def test_an_invalid_setting_is_not_stored(shell, argv, arguments) -> None:
     before = (find_workspace().private_dir / "workspace.yml").read_text()
     code, _, err = shell("config", *argv)
     assert (code, arguments in err) == (2, True)
     assert (find_workspace().private_dir / "workspace.yml").read_text() == before
 
 
-def test_a_wrong_setting_stops_only_what_asks_for_it(shell) -> None:
+def test_an_invalid_setting_fails_only_commands_that_use_it(shell) -> None:
     with (find_workspace().private_dir / "workspace.yml").open("a") as file:
         file.write("conflict: mine\nunknown: 1\nforce: true\nprofile: other\n")
     code, _, err = shell("sync")
@@ -238,7 +238,7 @@ def _watching(*how: str) -> Iterator[None]:
         pytest.param(("--exclude", "h*"), "push", "1 paths up", id="one that leaves it out"),
     ],
 )
-def test_what_a_daemon_does_not_do_is_done_beside_it(shell, how, command, done) -> None:
+def test_a_command_does_itself_what_the_daemon_does_not(shell, how, command, done) -> None:
     Path("here").touch()
     shell("push")
     on_cluster = Path(last(shell("status", "--json")[1])["remote"]) / "there"
@@ -257,7 +257,7 @@ def test_what_a_daemon_does_not_do_is_done_beside_it(shell, how, command, done) 
         pytest.param(("--profile", "other"), "127.0.0.1", False, id="one that was named"),
     ],
 )
-def test_a_daemon_is_asked_only_for_its_own_server(
+def test_a_daemon_of_another_server_is_not_used(
     shell, profile, monkeypatch, how, server, by_daemon
 ) -> None:
     save(replace(profile, name="other"))
@@ -281,7 +281,7 @@ main(["watch", "start", "--foreground", "--mode", sys.argv[1]])
 
 
 @pytest.mark.parametrize("mode", ["pull", "sync"])
-def test_what_a_daemon_of_before_an_upgrade_may_not_do_is_done_beside_it(shell, mode) -> None:
+def test_a_daemon_of_an_older_version_is_not_relied_on(shell, mode) -> None:
     """It did not say what its mode is, and with which server it speaks."""
     Path("here").touch()
     shell("push")
@@ -298,7 +298,7 @@ def test_what_a_daemon_of_before_an_upgrade_may_not_do_is_done_beside_it(shell, 
             shell("watch", "stop")
 
 
-def test_what_a_daemon_says_of_a_pause_counts(shell, monkeypatch) -> None:
+def test_a_pause_is_confirmed_by_the_reply_of_the_daemon(shell, monkeypatch) -> None:
     older = {"pid": 7, "phase": "watching"}
     monkeypatch.setattr(
         "hai_sync.cli.commands.watch.query_daemon", lambda private_dir, request, timeout: older
@@ -314,7 +314,9 @@ def test_what_a_daemon_says_of_a_pause_counts(shell, monkeypatch) -> None:
     assert "it is paused, `haiworkspace watch resume` continues" in shell("watch", "start")[1]
 
 
-def test_what_needs_no_workspace_needs_no_directory(shell, tmp_path, monkeypatch) -> None:
+def test_commands_without_a_workspace_work_in_a_removed_directory(
+    shell, tmp_path, monkeypatch
+) -> None:
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
@@ -324,7 +326,7 @@ def test_what_needs_no_workspace_needs_no_directory(shell, tmp_path, monkeypatch
     assert (code, "the current directory was removed" in err) == (3, True)
 
 
-def test_a_directory_of_somebody_else_above_us_stops_nothing(shell, monkeypatch) -> None:
+def test_an_unreadable_parent_directory_is_no_error(shell, monkeypatch) -> None:
     def denied() -> None:
         raise PermissionError(13, "Permission denied", "/theirs/.hfai/workspace.yml")
 
@@ -332,7 +334,7 @@ def test_a_directory_of_somebody_else_above_us_stops_nothing(shell, monkeypatch)
     assert shell("push", "--help")[0] == 0
 
 
-def test_a_push_keeps_to_the_rate(shell, monkeypatch) -> None:
+def test_a_push_obeys_the_rate_limit(shell, monkeypatch) -> None:
     Path("f").write_text("one")
     shell("push")
     shell("push")
@@ -346,7 +348,7 @@ def test_a_push_keeps_to_the_rate(shell, monkeypatch) -> None:
     assert paces == [1 << 30]
 
 
-def test_what_to_tell_when_something_goes_wrong(shell, monkeypatch) -> None:
+def test_a_bug_report_has_versions_state_and_log(shell, monkeypatch) -> None:
     Path("secret.txt").write_text("what nobody shall read")
     shell("push")
     state = find_workspace().state_dir
@@ -375,7 +377,7 @@ def test_what_to_tell_when_something_goes_wrong(shell, monkeypatch) -> None:
     assert (state / "index.sqlite").read_bytes() == b"no database"  # nothing is mended here
 
 
-def test_a_push_that_may_not_be_meant_is_told_before_it_is_sent(shell, monkeypatch) -> None:
+def test_a_large_push_is_announced_before_it_is_sent(shell, monkeypatch) -> None:
     monkeypatch.setattr(guards, "MAX_BYTES", 100)
     monkeypatch.setattr(guards, "MAX_FILES", 3)
     Path("train.py").write_text("x" * 100)
@@ -402,7 +404,7 @@ def test_a_push_that_may_not_be_meant_is_told_before_it_is_sent(shell, monkeypat
     assert (large["size"], large["largest"], large["fullest"]) == (300, [["model", 300]], [])
 
 
-def test_no_difference_of_a_path_is_passed_in_silence(shell, monkeypatch) -> None:
+def test_diff_of_a_path_reports_every_kind_of_difference(shell, monkeypatch) -> None:
     before, after = {"bits": b"\xff\n", "nul": b"\0a"}, {"bits": b"\xfe\n", "nul": b"\0b"}
     Path("src").mkdir()
     for tree in (before, after):
@@ -435,7 +437,7 @@ def test_no_difference_of_a_path_is_passed_in_silence(shell, monkeypatch) -> Non
     assert shell("diff", ".", "-r", "2")[:2] == (0, "")
 
 
-def test_a_directory_is_not_restored_as_a_whole_from_here(shell) -> None:
+def test_restore_local_refuses_directories(shell) -> None:
     Path("data").mkdir()
     Path("data/x").write_text("one")
     shell("push")
@@ -452,7 +454,7 @@ def test_a_directory_is_not_restored_as_a_whole_from_here(shell) -> None:
 
 
 @pytest.fixture
-def far_east(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def distant_timezone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Where the clocks show another hour."""
     with monkeypatch.context() as patched:
         patched.setenv("TZ", "Asia/Tokyo")
@@ -461,7 +463,7 @@ def far_east(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     time.tzset()
 
 
-def test_times_are_those_of_the_clock_on_the_wall(shell, far_east) -> None:
+def test_times_are_printed_in_local_time(shell, distant_timezone) -> None:
     assert "never written" in line_of(shell("list")[1])
     Path("a").write_text("one")
     shell("push")
@@ -484,7 +486,7 @@ def dying(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("dying")
-def test_a_remove_that_was_killed_does_not_stand_in_the_way(shell) -> None:
+def test_a_killed_remove_does_not_block_the_next_command(shell) -> None:
     for text in ("one", "two"):
         Path("a").write_text(text)
         assert shell("push")[0] == 0
@@ -493,7 +495,7 @@ def test_a_remove_that_was_killed_does_not_stand_in_the_way(shell) -> None:
         assert not Path("a").exists()
 
 
-def test_a_remove_takes_its_turn_in_the_directory(shell, locked_by_other) -> None:
+def test_remove_waits_for_the_lock(shell, locked_by_other) -> None:
     Path("a").write_text("one")
     shell("push")
     this = find_workspace()
@@ -507,7 +509,7 @@ def test_a_remove_takes_its_turn_in_the_directory(shell, locked_by_other) -> Non
 
 
 @pytest.mark.usefixtures("dying")
-def test_a_restore_that_was_killed_does_not_stand_in_the_way(shell) -> None:
+def test_a_killed_restore_does_not_block_the_next_command(shell) -> None:
     for text in ("one", "two"):
         Path("a").write_text(text)
         shell("push")
@@ -518,7 +520,7 @@ def test_a_restore_that_was_killed_does_not_stand_in_the_way(shell) -> None:
     assert shell("push")[0] == 0
 
 
-def test_versions_are_restored_by_their_names_from_where_one_stands(shell, monkeypatch) -> None:
+def test_restore_takes_paths_relative_to_the_current_directory(shell, monkeypatch) -> None:
     Path("d").mkdir()
     Path("d/x").write_text("one")
     shell("push")
@@ -538,7 +540,7 @@ def test_versions_are_restored_by_their_names_from_where_one_stands(shell, monke
     assert shell("restore", "../..", "-r", "1")[0] == 2
 
 
-def test_status_and_list_tell_where_things_stand(shell) -> None:
+def test_status_and_list_show_the_state(shell) -> None:
     Path("a").write_text("1")
     code, out, _ = shell("status", "-o", "json")
     facts = last(out)
@@ -550,7 +552,7 @@ def test_status_and_list_tell_where_things_stand(shell) -> None:
     assert mine[0]["files"] == 1
 
 
-def test_remove_asks_and_download_brings_back(shell) -> None:
+def test_remove_asks_and_download_fetches(shell) -> None:
     Path("out").mkdir()
     Path("out/a.txt").write_text("a")
     Path("keep").write_text("k")
@@ -585,7 +587,7 @@ def cluster(shell) -> Callable[[str], None]:
     return has
 
 
-def test_a_download_overwrites_nothing_that_differs(shell, cluster) -> None:
+def test_download_overwrites_no_file_that_differs(shell, cluster) -> None:
     cluster("AAAA")
     Path("train.py").write_text("BBBB")
     Path("latest").write_text("precious")
@@ -599,7 +601,7 @@ def test_a_download_overwrites_nothing_that_differs(shell, cluster) -> None:
     assert (Path("train.py").read_text(), Path("latest").read_text()) == ("BBBB", "precious")
 
 
-def test_a_download_of_what_is_here_changes_nothing(shell, cluster) -> None:
+def test_download_of_equal_files_changes_nothing(shell, cluster) -> None:
     cluster("AAAA")
     assert shell("download", "*")[:2] == (0, "1 files, 4 B\n")
     before = Path("train.py").stat()
@@ -608,7 +610,7 @@ def test_a_download_of_what_is_here_changes_nothing(shell, cluster) -> None:
     assert (after.st_ino, after.st_ctime_ns) == (before.st_ino, before.st_ctime_ns)
 
 
-def test_outside_the_workspace_only_files_make_room_for_files(shell, cluster) -> None:
+def test_outside_the_workspace_only_files_are_replaced(shell, cluster) -> None:
     cluster("AAAA")
     assert shell("download", "*", "--to", "../copy")[0] == 0
     Path("../copy/train.py").write_text("BBBB")
@@ -624,7 +626,7 @@ def test_outside_the_workspace_only_files_make_room_for_files(shell, cluster) ->
     assert sorted(path.name for path in Path("../copy").iterdir()) == ["latest", "train.py"]
 
 
-def test_a_download_into_a_directory_of_the_workspace_keeps_too(shell, cluster) -> None:
+def test_download_into_the_workspace_saves_versions(shell, cluster) -> None:
     cluster("AAAA")
     Path("sub").mkdir()
     Path("sub/train.py").write_text("BBBB")
@@ -635,7 +637,7 @@ def test_a_download_into_a_directory_of_the_workspace_keeps_too(shell, cluster) 
 
 
 @pytest.mark.parametrize("make", [lambda way: way.symlink_to("../outside"), Path.touch])
-def test_a_download_never_leaves_the_way_that_it_has(make, shell) -> None:
+def test_download_never_writes_through_a_link(make, shell) -> None:
     Path("out").mkdir()
     Path("out/a").write_text("a")
     shell("push")
@@ -649,14 +651,14 @@ def test_a_download_never_leaves_the_way_that_it_has(make, shell) -> None:
     assert not list(Path("../outside").iterdir())
 
 
-def test_a_directory_makes_no_room_for_a_file(shell, cluster) -> None:
+def test_download_never_replaces_a_directory(shell, cluster) -> None:
     cluster("AAAA")
     Path("train.py").mkdir()
     assert shell("download", "train.py", "--force")[0] == 2
     assert Path("train.py").is_dir()
 
 
-def test_a_download_waits_for_its_turn(shell, locked_by_other) -> None:
+def test_download_waits_for_the_lock(shell, locked_by_other) -> None:
     Path("a").write_text("1")
     shell("push")
     with locked_by_other(find_workspace().state_dir):
@@ -685,7 +687,7 @@ def ran(shell, profile: Profile) -> Callable[[str], int]:
     return run
 
 
-def test_what_a_task_wrote_is_downloaded(shell, ran) -> None:
+def test_download_fetches_files_of_a_task(shell, ran) -> None:
     task = str(ran("mkdir -p out __pycache__; echo 1 > out/loss; echo 2 > __pycache__/m.pyc"))
     assert shell("pull")[0] == 0
     assert not Path("out").exists()
@@ -698,7 +700,7 @@ def test_what_a_task_wrote_is_downloaded(shell, ran) -> None:
     assert "task 9999 has no directory" in shell("download", "--task", "9999")[2]
 
 
-def test_what_a_task_wrote_is_listed_and_printed(shell, ran) -> None:
+def test_ls_and_cat_show_files_of_a_task(shell, ran) -> None:
     Path("out").mkdir()
     task = str(ran("echo 12 > out/loss; echo mine > notes"))
     assert [line.split()[-1] for line in shell("ls", "--task", task)[1].splitlines()] == [
@@ -713,7 +715,7 @@ def test_what_a_task_wrote_is_listed_and_printed(shell, ran) -> None:
     assert shell("ls", "-r", "1", "--task", task)[0] == 2
 
 
-def test_what_a_task_wrote_can_go(shell, ran) -> None:
+def test_files_of_a_task_can_be_removed(shell, ran) -> None:
     task = ran("echo 12 > loss")
     name = find_workspace().name
     assert shell("ls", "--tasks")[1].rstrip().endswith(f"task {task} of revision 1")
@@ -732,7 +734,7 @@ def test_what_a_task_wrote_can_go(shell, ran) -> None:
     assert shell("ls")[0] == 0  # the workspace stays
 
 
-def test_what_a_task_changed_overwrites_nothing_here(shell, ran) -> None:
+def test_files_that_a_task_changed_overwrite_no_local_files(shell, ran) -> None:
     Path("train.py").write_text("mine")
     task = str(ran("echo theirs > train.py"))
     assert shell("download", "--task", task)[0] == 2
@@ -759,7 +761,7 @@ def test_conflicts_are_listed_and_resolved(shell, tmp_path: Path, monkeypatch) -
     assert shell("resolve") == (0, "", "")
 
 
-def test_a_conflict_is_named_from_where_one_stands(shell, monkeypatch) -> None:
+def test_resolve_takes_paths_relative_to_the_current_directory(shell, monkeypatch) -> None:
     Path("d").mkdir()
     for path in ("c", "d/c"):
         Path(path).write_text("base")
@@ -778,7 +780,7 @@ def test_a_conflict_is_named_from_where_one_stands(shell, monkeypatch) -> None:
     assert (code, "is not in the workspace" in err) == (2, True)
 
 
-def test_a_difference_of_one_path(shell, monkeypatch) -> None:
+def test_diff_shows_one_path_by_lines(shell, monkeypatch) -> None:
     Path("d").mkdir()
     Path("d/large").write_bytes(b"x" * (2 << 20))
     Path("link").symlink_to("a")
@@ -803,7 +805,7 @@ def test_check_ignore_names_the_rule(shell) -> None:
     assert shell("check-ignore", "train.py")[0] == 1
 
 
-def test_options_of_hai_are_taken(shell) -> None:
+def test_options_of_hai_are_accepted(shell) -> None:
     Path("a").write_text("1")
     options = [
         "-n",
@@ -827,7 +829,7 @@ def test_options_of_hai_are_taken(shell) -> None:
     assert "--no_zip is no longer needed" in err
 
 
-def test_a_slow_push_by_one_reader_brings_the_same(shell) -> None:
+def test_a_push_with_a_rate_limit_and_one_job_is_complete(shell) -> None:
     for number in range(20):
         Path(f"f{number}").write_bytes(b"x" * 1000 * number)
     code, out, _ = shell("push", "--bwlimit", "100M", "--jobs", "1")
@@ -835,7 +837,7 @@ def test_a_slow_push_by_one_reader_brings_the_same(shell) -> None:
     assert shell("push", "--dry-run")[0] == 0
 
 
-def test_who_was_killed_does_not_stand_in_the_way(shell) -> None:
+def test_a_killed_push_does_not_block_the_next_one(shell) -> None:
     for number in range(10):  # more than wait for the line
         Path(f"{number}").write_bytes(os.urandom(1_500_000))
     command = [sys.executable, "-m", "hai_sync.cli.main", "push", "--json", "--bwlimit", "6M"]
@@ -848,7 +850,7 @@ def test_who_was_killed_does_not_stand_in_the_way(shell) -> None:
     assert last(out)["uploaded"] == 10
 
 
-def test_who_waits_for_another_sync_says_so_and_takes_its_turn(shell, locked_by_other) -> None:
+def test_a_command_reports_that_it_waits_for_another_sync(shell, locked_by_other) -> None:
     Path("a").write_text("1")
     shell("push")
     Path("a").write_text("2")
@@ -862,7 +864,7 @@ def test_who_waits_for_another_sync_says_so_and_takes_its_turn(shell, locked_by_
     assert shell("push", "--dry-run")[:2] == (0, "")
 
 
-def test_who_waits_for_another_sync_can_be_interrupted(shell, locked_by_other) -> None:
+def test_a_waiting_command_can_be_interrupted(shell, locked_by_other) -> None:
     Path("a").write_text("1")
     shell("push")
     with locked_by_other(find_workspace().state_dir), _waiting("sync") as sync:
@@ -880,7 +882,7 @@ def _waiting(verb: str) -> Iterator[subprocess.Popen[str]]:
         yield process
 
 
-def test_who_only_looks_does_not_wait_for_who_syncs(shell, locked_by_other) -> None:
+def test_read_only_commands_do_not_wait_for_a_sync(shell, locked_by_other) -> None:
     Path("a").write_text("1")
     assert shell("push")[0] == 0
     with locked_by_other(find_workspace().state_dir):
@@ -911,7 +913,7 @@ def test_exit_codes(argv: tuple[str, ...], code: int, shell) -> None:
     assert shell(*argv)[0] == code
 
 
-def test_stubs_older_than_the_checkout_ask_for_the_set_up(
+def test_outdated_stubs_are_reported_with_the_setup_command(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     name = "hai.v1.new_service_pb2"
@@ -921,7 +923,7 @@ def test_stubs_older_than_the_checkout_ask_for_the_set_up(
     assert "bash scripts/setup" in reported
 
 
-def test_a_server_that_is_away_is_told(shell, monkeypatch) -> None:
+def test_an_unreachable_server_is_reported(shell, monkeypatch) -> None:
     monkeypatch.setenv("HAI_SERVER", "127.0.0.1:1")
     code, _, err = shell("push")
     assert code == 5
@@ -935,7 +937,7 @@ def test_every_command_has_help_of_80_columns(name: str, capsys) -> None:
     assert group().get_command(None, name) is not None  # type: ignore[arg-type]
 
 
-def test_asking_a_daemon_loads_next_to_nothing() -> None:
+def test_a_request_to_a_daemon_imports_few_modules() -> None:
     script = "import sys, hai_sync.cli.main, hai_sync.watch.control as c; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
@@ -943,7 +945,7 @@ def test_asking_a_daemon_loads_next_to_nothing() -> None:
     assert not {"click", "grpc", "yaml", "asyncio", "sqlite3"} & set(done.stdout.split())
 
 
-def test_a_full_disk_of_the_memory_is_told_as_one(capsys) -> None:
+def test_a_full_disk_of_the_index_is_reported(capsys) -> None:
     error = sqlite3.OperationalError("database or disk is full")
     assert errors.print_error(error, ["push"]) == 1
     output = capsys.readouterr().err
@@ -951,7 +953,7 @@ def test_a_full_disk_of_the_memory_is_told_as_one(capsys) -> None:
     assert "internal" not in output
 
 
-def test_what_is_on_the_cluster_is_listed_and_printed_from_there(shell) -> None:
+def test_ls_and_cat_show_files_of_the_cluster(shell) -> None:
     Path("out/deep").mkdir(parents=True)
     Path("out/deep/x").write_bytes(b"\xff\x00")
     Path("out/log").write_text("one\n")
@@ -987,7 +989,7 @@ def test_what_is_on_the_cluster_is_listed_and_printed_from_there(shell) -> None:
     assert not Path("out").exists()
 
 
-def test_paths_of_the_cluster_are_named_from_where_one_stands(shell, monkeypatch) -> None:
+def test_ls_and_cat_take_paths_relative_to_the_current_directory(shell, monkeypatch) -> None:
     Path("out").mkdir()
     Path("out/log").write_text("one\n")
     shell("push")
@@ -996,7 +998,7 @@ def test_paths_of_the_cluster_are_named_from_where_one_stands(shell, monkeypatch
     assert last(shell("cat", "log", "--json")[1])["path"] == "out/log"
 
 
-def test_a_name_that_is_printed_moves_no_cursor_and_makes_no_line(shell, tmp_path) -> None:
+def test_control_characters_in_names_are_escaped(shell, tmp_path) -> None:
     name = "a\x1b[2J\nb\r\x9b1m\u202e"
     on_cluster = Path(last(shell("status", "--json")[1])["remote"])
     (on_cluster / name).write_text("1")
@@ -1018,7 +1020,7 @@ def test_a_name_that_is_printed_moves_no_cursor_and_makes_no_line(shell, tmp_pat
         assert "\nb" not in out + err
 
 
-def test_a_glob_is_seen_from_where_one_stands(shell, monkeypatch, tmp_path) -> None:
+def test_globs_are_relative_to_the_current_directory(shell, monkeypatch, tmp_path) -> None:
     for path in ("a.txt", "[x]/a.txt", "[x]/in/b.txt", "x/a.txt"):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(path)
@@ -1064,7 +1066,7 @@ def test_a_glob_is_seen_from_where_one_stands(shell, monkeypatch, tmp_path) -> N
         pytest.param(("cat",), 2, "PATH", id="cat_what"),
     ],
 )
-def test_what_cannot_be_listed_or_printed(shell, argv, code, arguments) -> None:
+def test_errors_of_ls_and_cat(shell, argv, code, arguments) -> None:
     Path("out").mkdir()
     Path("latest").symlink_to("out")
     shell("push")
@@ -1074,7 +1076,7 @@ def test_what_cannot_be_listed_or_printed(shell, argv, code, arguments) -> None:
 
 
 @pytest.mark.parametrize("command", ["cat long", "ls -R", "diff long"])
-def test_who_reads_no_further_hears_no_complaint(shell, command: str) -> None:
+def test_a_closed_pipe_is_no_error(shell, command: str) -> None:
     Path("long").write_text("a line\n" * 50_000)
     for number in range(2_000):
         Path(f"file-{number}-{'x' * 100}").touch()
@@ -1087,7 +1089,7 @@ def test_who_reads_no_further_hears_no_complaint(shell, command: str) -> None:
     assert len(done.stdout.splitlines()) == 1
 
 
-def test_links_that_lead_out_are_told_by_all_that_look(shell) -> None:
+def test_every_command_reports_outward_links(shell) -> None:
     Path("code.py").write_text("1")
     Path("gone").symlink_to("/no/such/path")
     Path("up").symlink_to("../..")
@@ -1102,7 +1104,7 @@ def test_links_that_lead_out_are_told_by_all_that_look(shell) -> None:
     assert (code, "nothing was changed: --strict" in err) == (1, True)
 
 
-def test_a_workspace_says_what_becomes_of_links(shell) -> None:
+def test_links_and_strict_are_settings(shell) -> None:
     Path("gone").symlink_to("/no/such/path")
     Path("file").symlink_to("/etc/hostname")
     assert shell("config", "set", "strict", "yes")[0] == 0

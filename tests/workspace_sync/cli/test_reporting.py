@@ -1,4 +1,4 @@
-"""Speed and time left while files travel, with a clock that stands where a test puts it; and what is planned."""
+"""Tests of the progress line with a scripted clock, and of printed plans."""
 
 from __future__ import annotations
 
@@ -68,7 +68,9 @@ def report_progress(size: int, steps: list[Step], *, as_json: bool = False, file
         pytest.param(100, [(1, 0, 1)], "0/4 files, 1 B of 100 B, 1 B/s, 99 s left", id="a very slow line"),
     ],
 )  # fmt: skip
-def test_the_line(size: int, steps: list[Step], line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_progress_line(
+    size: int, steps: list[Step], line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
     report_progress(size, steps)
     assert terminal.getvalue().rpartition("\r\x1b[K")[2] == f"download: {line}"
@@ -88,7 +90,7 @@ def test_the_line(size: int, steps: list[Step], line: str, monkeypatch: pytest.M
         ),
     ],
 )
-def test_what_programs_are_told(
+def test_progress_events_in_json(
     size: int, steps: list[Step], output: list[object], capsys: pytest.CaptureFixture[str]
 ) -> None:
     report_progress(size, steps, as_json=True)
@@ -98,7 +100,7 @@ def test_what_programs_are_told(
     assert [tuple(each[fact] for fact in facts) for each in events] == output
 
 
-def test_each_stage_begins_anew(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_stage_restarts_the_count(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
     progress = Progress(as_json=True, quiet=False, clock=clock)
     for name in ("hash", "upload"):
@@ -111,7 +113,7 @@ def test_each_stage_begins_anew(capsys: pytest.CaptureFixture[str]) -> None:
     )  # fmt: skip
 
 
-def test_a_plan_is_printed_as_it_is_made(monkeypatch, capsys) -> None:
+def test_a_plan_is_printed_item_by_item(monkeypatch, capsys) -> None:
     entry = Entry(Kind.FILE, b"\0" * 32, 7)
     changes = tuple(Change(f"f{number}", None, entry) for number in range(20_000))
     conflict = Conflict("both", None, {"both": entry}, {})

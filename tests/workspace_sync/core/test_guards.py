@@ -1,4 +1,4 @@
-"""Removals that may not be meant: what counts, and what is left of a plan without them."""
+"""Tests of guards: suspicious removals, and names that differ only in case."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LINKS = " ".join(f"l{number}>f{number}" for number in range(12))
         pytest.param(OTHERS, OTHERS.replace("g", "moved"), 0, id="what moves does not go"),
     ],
 )
-def test_removals_are_doubtful(tree, before: str, after: str, count: int) -> None:
+def test_suspicious_removals_are_found(tree, before: str, after: str, count: int) -> None:
     changes = diff(tree(before), tree(after))
     assert len(find_suspicious_removals(changes, tree(before))) == count
 
@@ -51,7 +51,7 @@ def test_removals_are_doubtful(tree, before: str, after: str, count: int) -> Non
         pytest.param("d/ d/e/", "", "", id="directories stay with what is in them"),
     ],
 )
-def test_what_is_left_without_removals(tree, before: str, after: str, left: str) -> None:
+def test_changes_without_removals(tree, before: str, after: str, left: str) -> None:
     changes = without_removals(diff(tree(before), tree(after)))
     assert [change.path for change in changes] == left.split()
 
@@ -82,11 +82,11 @@ CASES = [
 
 
 @pytest.mark.parametrize(("before", "after", "found"), CASES)
-def test_newcomers(tree, before: str, after: str, found: dict[str, str]) -> None:
+def test_case_collisions_are_found(tree, before: str, after: str, found: dict[str, str]) -> None:
     changes = diff(tree(before), tree(after))
     assert find_case_collisions(changes, tree(before)) == found
 
 
-def test_what_lies_in_a_newcomer_goes_with_it(tree) -> None:
+def test_paths_below_a_collision_are_dropped_too(tree) -> None:
     changes = diff(tree("d/"), tree("d/ D/ D/e/ D/e/f=1 Dx=1"))
     assert [change.path for change in without_paths(changes, {"D": "d"})] == ["Dx"]

@@ -1,4 +1,4 @@
-"""Ignoring: named cases, and git itself as the oracle."""
+"""Tests of ignore rules by named cases, and in comparison with git."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("text", "path", "hidden"), CASES)
-def test_patterns(text: str, path: str, hidden: bool) -> None:
+def test_patterns_decide_which_paths_are_ignored(text: str, path: str, hidden: bool) -> None:
     assert ignore({"": text}).is_hidden(path, False) is hidden
 
 
@@ -59,7 +59,7 @@ def test_patterns(text: str, path: str, hidden: bool) -> None:
         pytest.param("x\u2028a\nx\x0cb\nx\x85c\n", id="only one character ends a line"),
     ],
 )
-def test_files_are_read_as_git_reads_them(text: str, tmp_path: Path) -> None:
+def test_ignore_files_are_parsed_as_by_git(text: str, tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     (tmp_path / ".gitignore").write_bytes(text.encode())
     for name in "abc":
@@ -68,13 +68,13 @@ def test_files_are_read_as_git_reads_them(text: str, tmp_path: Path) -> None:
     assert found.ignored_paths - {".git/"} == _git_ignores(tmp_path, ["a", "b", "c"])
 
 
-def test_a_deeper_file_beats_a_higher_one() -> None:
+def test_a_deeper_ignore_file_takes_precedence() -> None:
     rules = ignore({"": "*.log", "a": "!keep.log"})
     assert not rules.is_hidden("a/keep.log", False)
     assert rules.is_hidden("b/keep.log", False)
 
 
-def test_defaults_can_be_taken_back_and_options_beat_files() -> None:
+def test_ignore_files_override_defaults_and_options_override_files() -> None:
     rules = ignore({"": "!wandb/\nx"})
     rules.defaults = default_rules()
     rules.forced = forced_rules(["x"], ["*.bin"])
@@ -84,11 +84,11 @@ def test_defaults_can_be_taken_back_and_options_beat_files() -> None:
     assert rules.is_hidden("y.bin", False)
 
 
-def test_our_own_directory_is_never_synced() -> None:
+def test_the_private_directory_is_never_synced() -> None:
     assert ignore({"": "!.hfai"}).is_hidden(".hfai/workspace.yml", False)
 
 
-def test_the_rule_is_named_with_its_line() -> None:
+def test_explain_names_the_rule_and_its_line() -> None:
     place, rule = ignore({"": "# note\nbuild/"}).explain("build/a/b", False) or ("", None)
     assert (place, rule and rule.line) == ("build", 2)
 
@@ -117,7 +117,9 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(top=RULES, nested=RULES, paths=st.lists(PATHS, min_size=1, max_size=8, unique=True))
-def test_git_agrees(top: list[str], nested: list[str], paths: list[str], repository: Path) -> None:
+def test_results_equal_those_of_git(
+    top: list[str], nested: list[str], paths: list[str], repository: Path
+) -> None:
     root = Path(tempfile.mkdtemp(dir=repository))
     files = _lay_out(root, paths)
     texts = {"": "\n".join(top)}

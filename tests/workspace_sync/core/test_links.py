@@ -1,4 +1,4 @@
-"""Which links lead out, and which of them are skipped."""
+"""Tests which links lead out, and which of them are skipped."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hai_sync.core.links import Links, leads_out, skip_reason
         ("l", "/etc/passwd", True),
     ],
 )
-def test_leads_out(path: str, target: str, out: bool) -> None:
+def test_outward_links_are_recognized(path: str, target: str, out: bool) -> None:
     assert leads_out(path, target) is out
 
 
@@ -37,14 +37,16 @@ def test_leads_out(path: str, target: str, out: bool) -> None:
         (Links.COPY, "/data", True, False),
     ],
 )
-def test_kept_or_skipped(links: Links, target: str, on_cluster: bool, kept: bool) -> None:
+def test_outward_links_are_kept_or_skipped(
+    links: Links, target: str, on_cluster: bool, kept: bool
+) -> None:
     why = skip_reason(links, target, on_cluster)
     assert (why == "") is kept
     assert kept or target in why
 
 
 @given(st.text("ab./", min_size=1, max_size=12), st.text("ab./", max_size=12))
-def test_what_stays_inside_goes_above_the_root_at_no_step(path: str, target: str) -> None:
+def test_a_link_that_stays_inside_never_passes_above_the_root(path: str, target: str) -> None:
     depth = path.count("/")
     steps = []
     for part in target.split("/"):

@@ -1,4 +1,4 @@
-"""Which names may travel."""
+"""Tests which names can be synced."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ FILE = Entry(Kind.FILE, b"1" * 32, 1)
         pytest.param("/".join("x" * 101), id="101 parts"),
     ],
 )
-def test_names_that_may_not_travel(path: str) -> None:
+def test_invalid_paths_are_refused(path: str) -> None:
     assert path_error(path)
 
 
 @pytest.mark.parametrize("path", ["a", "a b", "...", "..a", "é", "文件", "a/b/c", "x" * 255])
-def test_names_that_may_travel(path: str) -> None:
+def test_valid_paths_are_accepted(path: str) -> None:
     assert path_error(path) == ""
 
 
@@ -58,12 +58,12 @@ def test_names_that_may_travel(path: str) -> None:
         ("d/e/l", "./../x", True),
     ],
 )
-def test_links_stay_inside(path: str, target: str, inside: bool) -> None:
+def test_links_that_lead_out_are_refused(path: str, target: str, inside: bool) -> None:
     assert (link_error(path, target) == "") is inside
 
 
 @given(st.text("ab./", max_size=12), st.text("ab./", max_size=12))
-def test_a_link_that_is_taken_leads_inside(path: str, target: str) -> None:
+def test_an_accepted_link_resolves_inside(path: str, target: str) -> None:
     if path_error(path) == "" and link_error(path, target) == "" and not target.startswith("/"):
         depth = 0
         for part in [*path.split("/")[:-1], *target.split("/")]:
@@ -96,15 +96,15 @@ def test_case_is_folded(one: str, other: str, same: bool) -> None:
         pytest.param({"l": Entry(Kind.SYMLINK, target="../x")}, id="a link out of it"),
     ],
 )
-def test_trees_that_are_none(tree: dict[str, Entry]) -> None:
+def test_invalid_trees_are_refused(tree: dict[str, Entry]) -> None:
     assert tree_error(tree)
 
 
-def test_a_tree() -> None:
+def test_a_valid_tree_is_accepted() -> None:
     assert tree_error({"a": DIRECTORY, "a/b": FILE, "l": Entry(Kind.SYMLINK, target="a")}) == ""
 
 
-def test_copies_are_named_after_their_content_and_stay_short() -> None:
+def test_conflict_copies_are_named_by_content_and_stay_short() -> None:
     assert conflict_copy_name("d/a.py", FILE, lambda p: False) == "d/a.conflict-31313131.py"
     assert conflict_copy_name(".bashrc", FILE, lambda p: False) == ".bashrc.conflict-31313131"
     assert len(conflict_copy_name("文" * 85, FILE, lambda p: False).encode()) <= 255

@@ -152,7 +152,7 @@ def _label(side: str, change: Change) -> str:
 
 
 @pytest.mark.parametrize(("base", "local", "remote", "mode", "expected"), CASES)
-def test_what_each_mode_does(
+def test_each_mode_makes_its_changes(
     base: str, local: str, remote: str, mode: Mode, expected: str, tree: Builder
 ) -> None:
     found = reconcile(tree(base), tree(local), tree(remote), Rules(mode))
@@ -163,7 +163,7 @@ def test_what_each_mode_does(
     ("rules", "base", "local", "remote", "expected"),
     [pytest.param(*row[1:], id=row[0]) for row in RULED],
 )
-def test_what_policies_and_options_decide(
+def test_policies_and_options_decide_conflicts(
     rules: Rules, base: str, local: str, remote: str, expected: str, tree: Builder
 ) -> None:
     ours = tree(local)
@@ -173,12 +173,12 @@ def test_what_policies_and_options_decide(
     assert found == " ".join(sorted(expected.split()))
 
 
-def test_a_conflict_holds_both_sides_with_what_lies_below(tree: Builder) -> None:
+def test_a_conflict_has_both_trees_below_the_path(tree: Builder) -> None:
     (conflict,) = reconcile({}, tree("a=1"), tree("a/ a/x=2 b=1"), Rules()).conflicts
     assert (set(conflict.local), set(conflict.remote)) == ({"a"}, {"a", "a/x"})
 
 
-def test_a_taken_name_of_a_copy_gets_a_number(tree: Builder) -> None:
+def test_a_conflict_copy_with_an_existing_name_gets_a_number(tree: Builder) -> None:
     rules = Rules(policy=Policy.KEEP_BOTH)
     first = reconcile({}, tree("a=1"), tree("a=2"), rules).to_remote[0].path
     again = reconcile({}, {**tree("a=1"), first: tree("a=9")["a"]}, tree("a=2"), rules)
@@ -232,14 +232,14 @@ def after(base: Tree, local: Tree, remote: Tree, rules: Rules) -> tuple[Tree, Tr
 
 
 @given(trees(), trees(problems=True), trees(), RULES)
-def test_both_sides_stay_trees(base: Tree, local: Tree, remote: Tree, rules: Rules) -> None:
+def test_both_sides_stay_valid_trees(base: Tree, local: Tree, remote: Tree, rules: Rules) -> None:
     _, ours, theirs = after(base, local, remote, rules)
     assert valid(ours)
     assert valid(theirs)
 
 
 @given(trees(), trees(problems=True), trees(), RULES)
-def test_each_mode_writes_its_side_only(
+def test_each_mode_writes_only_its_side(
     base: Tree, local: Tree, remote: Tree, rules: Rules
 ) -> None:
     found = reconcile(base, local, remote, rules)
@@ -248,7 +248,7 @@ def test_each_mode_writes_its_side_only(
 
 
 @given(trees(), trees(problems=True), trees(), RULES)
-def test_changes_say_truly_what_was_there(
+def test_changes_have_the_true_old_entries(
     base: Tree, local: Tree, remote: Tree, rules: Rules
 ) -> None:
     found = reconcile(base, local, remote, rules)
@@ -257,7 +257,7 @@ def test_changes_say_truly_what_was_there(
 
 
 @given(trees(), trees(problems=True), trees(), RULES)
-def test_a_second_time_changes_nothing(base: Tree, local: Tree, remote: Tree, rules: Rules) -> None:
+def test_a_second_sync_changes_nothing(base: Tree, local: Tree, remote: Tree, rules: Rules) -> None:
     base, local, remote = after(base, local, remote, rules)
     again = reconcile(base, local, remote, rules)
     if rules.policy is not Policy.KEEP_BOTH or rules.mode is Mode.SYNC:
@@ -280,7 +280,7 @@ def test_a_second_time_changes_nothing(base: Tree, local: Tree, remote: Tree, ru
         pytest.param("l>x", "l=22", "l>x", "", id="in the place of a link that did not"),
     ],
 )
-def test_what_must_be_read_first(
+def test_files_to_hash_before_the_decision(
     tree: Builder, base: str, local: str, remote: str, expected: str
 ) -> None:
     unread = {p: replace(e, digest=UNHASHED) for p, e in tree(local).items()}
@@ -290,7 +290,7 @@ def test_what_must_be_read_first(
 
 
 @given(trees(), trees(), trees(), RULES)
-def test_what_need_not_be_known_changes_no_decision(
+def test_unhashed_files_do_not_change_the_decision(
     base: Tree, local: Tree, remote: Tree, rules: Rules
 ) -> None:
     """Nor does it get another name here: what has no digest can only be sent."""
@@ -332,7 +332,7 @@ def test_refusing_loses_no_content_that_one_side_alone_has_changed(
 
 
 @given(trees(), trees(), trees())
-def test_keeping_both_loses_no_content_at_all(base: Tree, local: Tree, remote: Tree) -> None:
+def test_keep_both_loses_no_content(base: Tree, local: Tree, remote: Tree) -> None:
     _, ours, theirs = after(base, local, remote, Rules(policy=Policy.KEEP_BOTH))
     left = set(ours.values()) | set(theirs.values())
     for tree in (local, remote):
@@ -340,7 +340,7 @@ def test_keeping_both_loses_no_content_at_all(base: Tree, local: Tree, remote: T
 
 
 @given(trees(), trees(), trees())
-def test_a_sync_is_the_same_from_both_ends(base: Tree, local: Tree, remote: Tree) -> None:
+def test_a_sync_is_symmetric(base: Tree, local: Tree, remote: Tree) -> None:
     one = reconcile(base, local, remote, Rules())
     other = reconcile(base, remote, local, Rules())
     assert (one.to_local, one.to_remote) == (other.to_remote, other.to_local)
@@ -362,13 +362,13 @@ def test_without_a_base_nothing_is_removed(local: Tree, remote: Tree) -> None:
 
 
 @given(trees(), trees())
-def test_applying_a_difference_makes_the_other(old: Tree, new: Tree) -> None:
+def test_applying_a_diff_gives_the_new_tree(old: Tree, new: Tree) -> None:
     assert apply_changes(old, diff(old, new)) == new
     assert apply_changes(new, diff(new, old)) == old
 
 
 @given(trees(), trees())
-def test_every_step_on_the_way_is_a_tree(old: Tree, new: Tree) -> None:
+def test_every_intermediate_tree_is_valid(old: Tree, new: Tree) -> None:
     """Removals from the leaves, then creations from the root."""
     tree = dict(old)
     for change in order_changes(diff(old, new)):

@@ -1,4 +1,4 @@
-"""Patterns: named cases, and git itself as the oracle for any pattern and any bytes in names."""
+"""Tests of patterns by named cases, and in comparison with git for any pattern and any bytes in names."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ CASES = [
 
 
 @pytest.mark.parametrize(("line", "path", "matches"), CASES)
-def test_a_line_fits_a_path(line: str, path: str, matches: bool) -> None:
+def test_lines_match_paths(line: str, path: str, matches: bool) -> None:
     pattern = parse(line)
     assert pattern is not None
     assert (re.fullmatch(pattern.regex, as_bytes(path), re.DOTALL) is not None) is matches
 
 
 @pytest.mark.parametrize("line", ["", "# a comment"])
-def test_a_line_without_a_pattern(line: str) -> None:
+def test_comments_and_empty_lines_have_no_pattern(line: str) -> None:
     assert parse(line) is None
 
 
@@ -67,7 +67,7 @@ def test_a_line_without_a_pattern(line: str) -> None:
         pytest.param("*/**/" * 30 + "b", "a/" * 90 + "a", id="both"),
     ],
 )
-def test_no_pattern_takes_forever(line: str, path: str) -> None:
+def test_every_pattern_matches_in_bounded_time(line: str, path: str) -> None:
     """Each of these would be tried in more ways than there are atoms."""
     assert not Ignore({"": RuleSet([(".gitignore", [line])])}).is_hidden(path, False)
 
@@ -99,7 +99,7 @@ CLASSES += ("lower", "print", "punct", "space", "upper", "xdigit")
 
 @needs_git
 @pytest.mark.parametrize("name", CLASSES)
-def test_a_class_holds_the_bytes_that_git_says(name: str, repository: Path) -> None:
+def test_classes_have_the_same_bytes_as_in_git(name: str, repository: Path) -> None:
     paths = ["x" + bytes([code]).decode(errors="surrogateescape") for code in range(1, 256)]
     paths.remove("x/")
     for line in (f"x[[:{name}:]]", f"x[^[:{name}:]]"):
@@ -168,7 +168,7 @@ PATHS = [path for path in PATHS if "." not in path.split("/")]
     last=st.booleans(),
 )
 @example(lines=["run[[:digit:]]", "x[[:space:]]y"], mark=b"", end=b"\n", last=True)
-def test_git_agrees(
+def test_results_equal_those_of_git(
     lines: list[str], mark: bytes, end: bytes, last: bool, repository: Path
 ) -> None:
     text = mark + end.join(line.encode() for line in lines) + (end if last else b"")

@@ -1,4 +1,4 @@
-"""What a server sends is unpacked within the sizes that it names, and no further."""
+"""Tests that received data are decompressed only within the announced sizes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hai_sync.remote.contents import compress, decompress
 
 
 @pytest.mark.parametrize("data", [b"", b"few", b"much " * 100_000])
-def test_it_comes_back(data: bytes) -> None:
+def test_compressed_data_is_restored(data: bytes) -> None:
     small, compressed = compress(data, allowed=True)
     assert decompress(small, [len(data)], compressed) == data
 
 
-def test_what_is_larger_inside_is_not_unpacked() -> None:
+def test_data_larger_than_announced_are_refused() -> None:
     bomb = zstandard.ZstdCompressor(level=1).compress(bytes(256 << 20))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(ProtocolViolation, match="268435456 bytes compressed where it said 100"):

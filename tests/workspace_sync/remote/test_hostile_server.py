@@ -1,4 +1,4 @@
-"""A server that lies: refused clearly, nothing here changes, nothing outside the root is touched."""
+"""Tests that invalid answers of a server are refused, and change nothing locally."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ async def pull(root: Path, connection: Connection, mode: Mode = Mode.PULL) -> No
         session.index.close()
 
 
-def as_before(root: Path) -> bool:
+def as_older_version(root: Path) -> bool:
     """Nothing new in the root, nothing else outside."""
     here = {p.name for p in root.iterdir()} - {".hfai"}
     outside = {p.name for p in root.parent.iterdir()}
@@ -117,7 +117,7 @@ def as_before(root: Path) -> bool:
     return here == {"mine"} and outside <= {"root", "precious", "data"} and precious
 
 
-async def test_an_honest_one_is_believed(liar, root: Path) -> None:
+async def test_valid_answers_are_accepted(liar, root: Path) -> None:
     await pull(root, liar[1])
     assert (root / "a").read_bytes() == CONTENT
 
@@ -141,7 +141,7 @@ TREES = [
 ]
 
 
-async def test_what_is_private_to_each_side_is_left_out(liar, root: Path) -> None:
+async def test_private_paths_of_the_server_are_ignored(liar, root: Path) -> None:
     private = [WorkspaceEntry(path=".hfai", kind=2), file(".hfai/workspace.yml"), file(".hfai/new")]
     liar[0].entries = [*private, file("a")]
     await pull(root, liar[1])
@@ -151,11 +151,11 @@ async def test_what_is_private_to_each_side_is_left_out(liar, root: Path) -> Non
 
 
 @pytest.mark.parametrize("entries", TREES)
-async def test_trees_that_cannot_be(entries, liar, root: Path) -> None:
+async def test_invalid_trees_of_the_server_are_refused(entries, liar, root: Path) -> None:
     liar[0].entries = entries
     with pytest.raises(ProtocolViolation):
         await pull(root, liar[1])
-    assert as_before(root)
+    assert as_older_version(root)
 
 
 def part(data: bytes, index: int = 0, offset: int = 0, size: int | None = None, last: bool = True):
@@ -183,24 +183,24 @@ CONTENTS = [
 
 
 @pytest.mark.parametrize("answers", CONTENTS)
-async def test_contents_that_cannot_be(answers, liar, root: Path) -> None:
+async def test_invalid_contents_of_the_server_are_refused(answers, liar, root: Path) -> None:
     liar[0].answers = lambda request: answers
     with pytest.raises(ProtocolViolation):
         await pull(root, liar[1])
-    assert as_before(root)
+    assert as_older_version(root)
 
 
-async def test_what_a_task_goes_on_writing_is_no_lie(liar, root: Path) -> None:
+async def test_a_file_that_a_task_still_writes_is_a_conflict(liar, root: Path) -> None:
     liar[0].answers = lambda request: [part(CONTENT * 2)]
     remote = Remote(liar[1], "w")
     download = Download(0, await remote.task_files(7), root.parent / "data", task=7)
     with pytest.raises(Conflict, match="'a' has changed while it was fetched") as refused:
         await fetch_contents(remote, download, lambda files, size: None)
     assert "task 7 still writes it" in refused.value.hint
-    assert as_before(root)
+    assert as_older_version(root)
 
 
-async def test_a_download_that_breaks_goes_on_where_it_was(liar, root: Path, monkeypatch) -> None:
+async def test_a_broken_download_is_resumed(liar, root: Path, monkeypatch) -> None:
     monkeypatch.setattr("hai_sync.remote.downloader.delays", lambda: iter([0.0] * 9))
     requested_offsets: list[int] = []
 
@@ -225,14 +225,14 @@ PUSHES = [
 
 
 @pytest.mark.parametrize("pushed", PUSHES)
-async def test_pushes_that_are_answered_wrongly(pushed, liar, root: Path) -> None:
+async def test_invalid_answers_to_a_push_are_refused(pushed, liar, root: Path) -> None:
     liar[0].pushed = pushed
     with pytest.raises((ProtocolViolation, ServerError)):  # gRPC may notice first
         await pull(root, liar[1], Mode.PUSH)
-    assert as_before(root)
+    assert as_older_version(root)
 
 
-async def test_a_server_that_knows_no_tags_has_none(liar) -> None:
+async def test_a_server_without_tags_has_no_tagged_revisions(liar) -> None:
     remote = Remote(liar[1], "w")
     assert [each.number for each in await remote.revisions(9)] == [1]
     assert await remote.revisions(9, tagged=True) == []

@@ -1,4 +1,4 @@
-"""What we write by hand is what protobuf would write."""
+"""Tests that requests serialized by hand equal those of protobuf."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hai_sync.remote import messages
 
 @pytest.mark.parametrize("sizes", [[], [0], [1, 126], [127, 0], [128], [16_000, 400], [1 << 20, 5]])
 @pytest.mark.parametrize("compressed", [False, True])
-def test_contents_are_the_message_that_they_say(sizes: list[int], compressed: bool) -> None:
+def test_contents_are_serialized_as_by_protobuf(sizes: list[int], compressed: bool) -> None:
     digests = [bytes([number]) * 32 for number in range(len(sizes))]
     data = [bytes([number + 1]) * size for number, size in enumerate(sizes)]
     made = messages.contents(digests, sizes, data, compressed)

@@ -1,4 +1,4 @@
-"""What `--bwlimit` promises."""
+"""Tests of the rate limit of transfers."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ from hai_sync.remote.endpoint import RateLimit
         pytest.param(1000, [20, 30, 1 << 30], 0.05, id="what follows waits for all before it"),
     ],
 )
-async def test_messages_wait_for_those_before_them(
-    rate: int, sizes: list[int], seconds: float
-) -> None:
+async def test_messages_wait_for_earlier_ones(rate: int, sizes: list[int], seconds: float) -> None:
     pace, loop = RateLimit(rate), asyncio.get_running_loop()
     began = loop.time()
     for size in sizes:

@@ -1,4 +1,4 @@
-"""What is read to be sent: a large file by its digest first, then as chunks, unless it has changed meanwhile."""
+"""Tests of reading files to push: large ones become chunks, unless they have changed meanwhile."""
 
 from __future__ import annotations
 
@@ -31,9 +31,7 @@ def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LargeFile:
     return batch.large[blake3(DATA).digest()]
 
 
-def test_its_parts_are_the_whole_file_and_each_chunk_is_named_by_its_bytes(
-    tmp_path: Path, large: LargeFile
-) -> None:
+def test_recipe_parts_cover_the_file_with_correct_digests(tmp_path: Path, large: LargeFile) -> None:
     chunks = [chunk for part in recipe_parts(tmp_path, large) for chunk in part.chunks]
     assert len(list(recipe_parts(tmp_path, large))) > 5
     assert sum(chunk.size for chunk in chunks) == large.entry.size == len(DATA)
@@ -43,7 +41,7 @@ def test_its_parts_are_the_whole_file_and_each_chunk_is_named_by_its_bytes(
 
 
 @pytest.mark.parametrize("size", [1, len(DATA) // 2, len(DATA) + 1, 2 * len(DATA)])
-def test_a_file_that_has_another_size_since_is_never_told_to_its_end(
+def test_a_file_with_a_new_size_raises_file_changed(
     tmp_path: Path, large: LargeFile, size: int
 ) -> None:
     os.truncate(tmp_path / "f", size)
@@ -53,7 +51,7 @@ def test_a_file_that_has_another_size_since_is_never_told_to_its_end(
     assert sum(told) <= large.entry.size
 
 
-def test_a_file_that_was_written_to_since_is_restless(tmp_path: Path, large: LargeFile) -> None:
+def test_a_file_that_was_written_raises_file_changed(tmp_path: Path, large: LargeFile) -> None:
     os.utime(tmp_path / "f", ns=(1, 1))
     with pytest.raises(FileChanged):
         list(recipe_parts(tmp_path, large))
@@ -69,7 +67,7 @@ def test_a_file_that_was_written_to_since_is_restless(tmp_path: Path, large: Lar
         pytest.param([LARGEST] * 9, id="the largest"),
     ],
 )
-def test_messages_of_chunks_are_within_what_servers_take(sizes: list[int]) -> None:
+def test_messages_of_chunks_stay_within_the_limit(sizes: list[int]) -> None:
     names = [number.to_bytes(32, "big") for number in range(len(sizes))]
     chunks = [ChunkRef(name, 0, size) for name, size in zip(names, sizes, strict=True)]
     groups = list(chunk_groups(chunks, set(names)))

@@ -1,4 +1,4 @@
-"""The daemon: saved files travel by themselves, whatever events come or do not come."""
+"""Tests of the daemon, with and without events."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def flush(laptop) -> dict:
     )
 
 
-async def test_saved_files_arrive_and_remote_ones_come(laptops) -> None:
+async def test_local_and_remote_changes_are_synced(laptops) -> None:
     one, two = await laptops("one"), await laptops("two")
     async with running(one), running(two):
         one.write("d/a.py", "1")
@@ -74,7 +74,7 @@ async def test_saved_files_arrive_and_remote_ones_come(laptops) -> None:
 @pytest.mark.parametrize(
     "backend", [inotify.changed_paths, watchfiles_backend.changed_paths], ids=["linux", "elsewhere"]
 )
-async def test_a_flush_covers_what_was_saved_before_it(laptop, backend, monkeypatch) -> None:
+async def test_a_flush_includes_all_files_saved_before(laptop, backend, monkeypatch) -> None:
     monkeypatch.setattr("hai_sync.watch.events.changed_paths", backend)
     async with running(laptop):
         for number in range(5):
@@ -94,7 +94,7 @@ async def test_a_flush_covers_what_was_saved_before_it(laptop, backend, monkeypa
         pytest.param(("watch", "flush"), Mode.PUSH, False, id="flush of one that pushes"),
     ],
 )
-async def test_in_sync_means_both_ways(
+async def test_a_flush_syncs_in_both_directions(
     laptop, argv, mode: Mode, arrives: bool, monkeypatch, capsys
 ) -> None:
     """It said so although a file waited on the cluster."""
@@ -126,7 +126,7 @@ async def _silent(remote: Remote) -> AsyncIterator[int]:
         pytest.param(b"", id="nothing"),
     ],
 )
-async def test_what_is_no_question_is_hung_up_on(laptop, line: bytes) -> None:
+async def test_an_invalid_request_closes_the_connection(laptop, line: bytes) -> None:
     failures: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
     async with running(laptop):
@@ -143,7 +143,7 @@ async def test_what_is_no_question_is_hung_up_on(laptop, line: bytes) -> None:
     assert (output["phase"], failures) == ("watching", [])
 
 
-async def test_it_answers_while_it_waits_for_another_sync(laptop, locked_by_other) -> None:
+async def test_a_daemon_answers_while_it_waits_for_the_lock(laptop, locked_by_other) -> None:
     async with running(laptop) as daemon:
         with locked_by_other(laptop.session.workspace.state_dir):
             laptop.write("a", "1")
@@ -157,7 +157,7 @@ async def test_it_answers_while_it_waits_for_another_sync(laptop, locked_by_othe
         assert laptop.on_cluster() == {"a": b"1"}
 
 
-async def test_a_paused_daemon_syncs_only_when_it_is_asked(laptop) -> None:
+async def test_a_paused_daemon_syncs_only_on_request(laptop) -> None:
     async with running(laptop) as daemon:
         private_dir = laptop.session.workspace.private_dir
         assert (await asyncio.to_thread(query_daemon, private_dir, {"verb": "pause"}))[
@@ -178,7 +178,7 @@ async def test_a_paused_daemon_syncs_only_when_it_is_asked(laptop) -> None:
         await until(lambda: laptop.on_cluster() == {"a": b"1", "b": b"2"})
 
 
-async def test_a_pause_in_the_middle_of_a_sync_is_for_the_next_one(laptop, locked_by_other) -> None:
+async def test_a_pause_does_not_stop_a_running_sync(laptop, locked_by_other) -> None:
     async with running(laptop) as daemon:
         private_dir = laptop.session.workspace.private_dir
         with locked_by_other(laptop.session.workspace.state_dir):
@@ -191,7 +191,7 @@ async def test_a_pause_in_the_middle_of_a_sync_is_for_the_next_one(laptop, locke
         assert (output["phase"], output["paused"]) == ("paused", True)
 
 
-async def test_editors_that_rename_and_bursts_end_right(laptop) -> None:
+async def test_renames_by_editors_and_bursts_are_synced(laptop) -> None:
     async with running(laptop):
         for number in range(200):
             laptop.write(f"d{number % 7}/f{number}", str(number))
@@ -231,9 +231,7 @@ async def deaf(root: str) -> AsyncGenerator[set[str] | None, None]:
     await asyncio.Event().wait()
 
 
-async def test_a_file_that_grew_while_it_was_read_is_read_again_without_an_event(
-    laptop, monkeypatch
-) -> None:
+async def test_a_file_that_changed_while_it_was_read_is_polled(laptop, monkeypatch) -> None:
     """The event of the last change may have come while the file was read."""
     monkeypatch.setattr("hai_sync.watch.events.changed_paths", deaf)
     monkeypatch.setattr(daemon_module, "STABLE_TIMEOUT_SECONDS", 0.0)
@@ -262,7 +260,7 @@ async def test_a_flush_waits_for_files_that_are_being_written(laptop) -> None:
         assert laptop.on_cluster() == laptop.read()
 
 
-async def test_a_flush_ends_though_a_file_grows_for_ever(laptop, monkeypatch) -> None:
+async def test_a_flush_ends_although_a_file_grows_forever(laptop, monkeypatch) -> None:
     monkeypatch.setattr(daemon_module, "STABLE_TIMEOUT_SECONDS", 0.5)
     laptop.write("big.ckpt", b"x" * 20_000_000)
     async with running(laptop) as daemon:
@@ -272,7 +270,7 @@ async def test_a_flush_ends_though_a_file_grows_for_ever(laptop, monkeypatch) ->
             assert list((await flush(laptop))["problems"]) == ["big.ckpt"]
 
 
-async def test_what_is_not_synced_is_told_by_a_push_too(laptop, capsys) -> None:
+async def test_a_push_through_a_daemon_reports_unsynced_paths(laptop, capsys) -> None:
     for number in range(30):
         laptop.write(str(number))
     async with running(laptop):
@@ -287,7 +285,7 @@ async def test_what_is_not_synced_is_told_by_a_push_too(laptop, capsys) -> None:
     assert "`haiworkspace sync --many-removals`" in output
 
 
-async def test_removals_that_may_not_be_meant_hold_up_nothing_else(laptop) -> None:
+async def test_suspicious_removals_do_not_block_other_changes(laptop) -> None:
     for number in range(30):
         laptop.write(f"d/{number}")
     async with running(laptop):
@@ -311,7 +309,7 @@ async def test_removals_that_may_not_be_meant_hold_up_nothing_else(laptop) -> No
         pytest.param(OSError(28, "No space left on device", "f"), "f: No space", 1, id="a disk"),
     ],
 )
-async def test_a_failure_is_told_as_by_the_command_that_asks(
+async def test_a_failure_of_the_daemon_is_reported_like_one_of_the_command(
     laptop, error, message, code, monkeypatch, capsys
 ) -> None:
     async def fails(*args: object) -> None:
@@ -331,7 +329,7 @@ async def test_a_failure_is_told_as_by_the_command_that_asks(
     assert output["error"].keys() == json.loads(capsys.readouterr().err)["error"].keys()
 
 
-async def test_a_conflict_is_left_and_the_rest_goes_on(laptops) -> None:
+async def test_a_conflict_does_not_block_other_paths(laptops) -> None:
     one, two = await laptops("one"), await laptops("two")
     one.write("a", "one")
     await one.sync()
@@ -345,7 +343,7 @@ async def test_a_conflict_is_left_and_the_rest_goes_on(laptops) -> None:
         assert daemon.state.error == ""
 
 
-async def test_without_events_it_looks_itself(laptop, monkeypatch) -> None:
+async def test_a_daemon_polls_without_events(laptop, monkeypatch) -> None:
     monkeypatch.setattr("hai_sync.watch.events.network_type", lambda root: "a network file system")
     monkeypatch.setattr("hai_sync.watch.events.POLL_SECONDS", 0.02)
     async with running(laptop) as daemon:
@@ -362,7 +360,7 @@ def reach_the_limit(monkeypatch) -> None:
     monkeypatch.setattr("hai_sync.watch.events.POLL_SECONDS", 0.02)
 
 
-async def test_the_limit_of_inotify_is_no_end(laptop, monkeypatch) -> None:
+async def test_a_daemon_polls_at_the_limit_of_inotify(laptop, monkeypatch) -> None:
     reach_the_limit(monkeypatch)
     async with running(laptop) as daemon:
         laptop.write("a", "1")
@@ -370,7 +368,7 @@ async def test_the_limit_of_inotify_is_no_end(laptop, monkeypatch) -> None:
         assert "max_user_watches" in daemon.events.why_polling
 
 
-async def test_nor_is_one_that_is_reached_later(laptop, monkeypatch) -> None:
+async def test_a_daemon_polls_when_the_limit_is_reached_later(laptop, monkeypatch) -> None:
     async with running(laptop) as daemon:
         await flush(laptop)
         reach_the_limit(monkeypatch)
@@ -381,7 +379,7 @@ async def test_nor_is_one_that_is_reached_later(laptop, monkeypatch) -> None:
         await until(lambda: laptop.on_cluster() == {"d/a": b"2"})
 
 
-async def test_directories_that_go_are_no_limit(laptop) -> None:
+async def test_removed_directories_do_not_count_as_the_limit(laptop) -> None:
     async with running(laptop) as daemon:
         for number in range(30):
             laptop.write(f"d{number}/f")
@@ -395,9 +393,7 @@ async def test_directories_that_go_are_no_limit(laptop) -> None:
 
 
 @pytest.mark.parametrize("absolute", [True, False])
-async def test_files_are_told_of_by_their_own_names_whatever_links_there_are(
-    laptop, absolute: bool
-) -> None:
+async def test_events_have_the_real_paths_of_files(laptop, absolute: bool) -> None:
     laptop.write("real/a", "0")
     for link in ("before", "zlink"):
         (laptop.root / link).symlink_to(laptop.root / "real" if absolute else "real")
@@ -414,7 +410,7 @@ async def test_files_are_told_of_by_their_own_names_whatever_links_there_are(
         assert laptop.on_cluster()["real/a"] == b"3"
 
 
-async def test_what_lies_outside_is_not_watched(laptop, tmp_path) -> None:
+async def test_targets_of_outward_links_are_not_watched(laptop, tmp_path) -> None:
     (tmp_path / "data/inner").mkdir(parents=True)
     (laptop.root / "data").symlink_to(tmp_path / "data")
     async with running(laptop) as daemon:
@@ -424,7 +420,7 @@ async def test_what_lies_outside_is_not_watched(laptop, tmp_path) -> None:
         assert daemon.state.syncs == 1
 
 
-async def test_directories_that_move_are_told_of_by_their_new_names(laptop) -> None:
+async def test_events_in_moved_directories_have_the_new_paths(laptop) -> None:
     laptop.write("a/b/c", "1")
     async with running(laptop):
         (laptop.root / "a").rename(laptop.root / "moved")
@@ -434,7 +430,7 @@ async def test_directories_that_move_are_told_of_by_their_new_names(laptop) -> N
         assert laptop.on_cluster() == {"moved/b/c": b"2"}
 
 
-async def test_events_that_were_lost_are_made_up_for(laptop) -> None:
+async def test_lost_events_cause_a_complete_scan(laptop) -> None:
     async with running(laptop) as daemon:
         await flush(laptop)
         for name in ("b", "c") * MOST_EVENTS:  # the loop stands still meanwhile
@@ -447,7 +443,7 @@ async def test_events_that_were_lost_are_made_up_for(laptop) -> None:
         assert daemon.events.why_polling == ""
 
 
-async def test_it_goes_on_when_the_disk_of_its_memory_was_full(laptop, monkeypatch) -> None:
+async def test_a_daemon_continues_after_the_disk_of_the_index_was_full(laptop, monkeypatch) -> None:
     monkeypatch.setattr(daemon_module, "delays", lambda: iter([0.01] * 999))
     async with running(laptop) as daemon:
         real, errors = laptop.session.sync, iter([sqlite3.OperationalError("disk is full")] * 2)
@@ -463,7 +459,7 @@ async def test_it_goes_on_when_the_disk_of_its_memory_was_full(laptop, monkeypat
         await until(lambda: not daemon.state.error)
 
 
-async def test_it_goes_on_when_the_server_is_back(laptop, monkeypatch) -> None:
+async def test_a_daemon_continues_when_the_server_is_back(laptop, monkeypatch) -> None:
     monkeypatch.setattr(daemon_module, "delays", lambda: iter([0.01] * 999))
     async with running(laptop) as daemon:
         connection, server_lost = laptop.session.remote.connection, True
@@ -482,7 +478,7 @@ async def test_it_goes_on_when_the_server_is_back(laptop, monkeypatch) -> None:
         await until(lambda: laptop.on_cluster() == {"a": b"1"})
 
 
-async def test_a_part_that_is_cancelled_ends_it_with_an_error(laptop, monkeypatch) -> None:
+async def test_a_cancelled_part_ends_the_daemon_with_an_error(laptop, monkeypatch) -> None:
     """It went on without that part, or ended without a word."""
 
     async def cancelled(self: Daemon) -> None:
@@ -497,7 +493,7 @@ async def test_a_part_that_is_cancelled_ends_it_with_an_error(laptop, monkeypatc
     assert not laptop.session.workspace.socket.exists()
 
 
-async def test_one_that_nobody_can_reach_ends(laptop, monkeypatch) -> None:
+async def test_a_daemon_without_its_socket_stops(laptop, monkeypatch) -> None:
     monkeypatch.setattr(daemon_module, "FULL_SECONDS", 0.01)
     log_lines, ours = list[str](), laptop.session.workspace.socket
     work = asyncio.create_task(Daemon(laptop.session, SyncOptions(), log_lines.append).run())
@@ -511,7 +507,7 @@ async def test_one_that_nobody_can_reach_ends(laptop, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("argv", [("status",), ("watch", "status"), ("push",)])
-async def test_one_that_does_not_answer_is_told_as_such(laptop, argv, monkeypatch, capsys) -> None:
+async def test_a_daemon_that_does_not_answer_is_reported(laptop, argv, monkeypatch, capsys) -> None:
     monkeypatch.chdir(laptop.root)
     profile = laptop.session.remote.connection.profile
     monkeypatch.setenv("HAI_SERVER", profile.server)
@@ -528,7 +524,7 @@ async def test_one_that_does_not_answer_is_told_as_such(laptop, argv, monkeypatc
     assert "the daemon of this workspace does not answer" in capsys.readouterr().err
 
 
-async def test_a_root_that_goes_away_ends_it_and_removes_nothing(laptop, tmp_path) -> None:
+async def test_a_removed_root_ends_the_daemon_and_removes_nothing(laptop, tmp_path) -> None:
     laptop.write("a", "1")
     async with running(laptop):
         await flush(laptop)
@@ -537,7 +533,7 @@ async def test_a_root_that_goes_away_ends_it_and_removes_nothing(laptop, tmp_pat
         assert laptop.on_cluster() == {"a": b"1"}
 
 
-async def test_another_sync_in_between_is_noticed(laptop) -> None:
+async def test_a_daemon_notices_a_sync_by_another_process(laptop) -> None:
     async with running(laptop, Mode.PUSH):
         laptop.write("a", "1")
         await flush(laptop)
@@ -553,7 +549,7 @@ async def test_another_sync_in_between_is_noticed(laptop) -> None:
 
 
 @pytest.mark.parametrize("verb", ["status", "nonsense"])
-async def test_it_tells_how_it_is(verb: str, laptop) -> None:
+async def test_status_shows_the_state_of_the_daemon(verb: str, laptop) -> None:
     async with running(laptop):
         answer = await asyncio.to_thread(
             query_daemon, laptop.session.workspace.private_dir, {"verb": verb}

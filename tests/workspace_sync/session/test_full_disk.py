@@ -1,4 +1,4 @@
-"""A server whose disk is full: what was pushed stays, the user is told, and room that is made is used."""
+"""Tests of a server whose disk is full: received contents are kept, and used once there is room."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def small(tmp_path: Path) -> AsyncIterator[Small]:
             await connection.close()
 
 
-async def test_what_does_not_fit_is_refused_before_it_travels(small: Small) -> None:
+async def test_a_push_that_does_not_fit_is_refused_before_it_is_sent(small: Small) -> None:
     laptop = small.laptop
     laptop.write("kept", "1")
     await laptop.sync()
@@ -70,7 +70,7 @@ async def test_what_does_not_fit_is_refused_before_it_travels(small: Small) -> N
     assert laptop.on_cluster() == laptop.read()
 
 
-async def test_a_disk_that_fills_meanwhile_leaves_the_reserve(
+async def test_a_disk_that_fills_during_a_push_keeps_the_reserve(
     small: Small, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever pushes less afterwards gets the room that the broken push took, also with nothing else to push."""
@@ -92,7 +92,7 @@ async def test_a_disk_that_fills_meanwhile_leaves_the_reserve(
     assert (small.arrived, laptop.on_cluster()) == (0, {"kept": b"1"})
 
 
-async def test_what_had_arrived_is_used_when_there_is_room(
+async def test_received_contents_are_used_by_the_next_push(
     small: Small, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     laptop = small.laptop

@@ -1,4 +1,4 @@
-"""Links that lead out of a workspace, and links by which a sync might be led out of it."""
+"""Tests of outward links, and of links that could lead a sync out of the workspace."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def push(laptop, links: Links = Links.AUTO, **more) -> Report:
     return await laptop.push(filter=Filter(links=links), **more)
 
 
-async def test_by_default_links_to_what_the_cluster_has_are_kept(laptop, outside: Path) -> None:
+async def test_by_default_links_to_existing_targets_are_kept(laptop, outside: Path) -> None:
     """The server of these tests runs tasks on this machine."""
     laptop.write("code.py", "1")
     (laptop.root / "data").symlink_to(outside / "set")
@@ -65,7 +65,7 @@ async def test_by_default_links_to_what_the_cluster_has_are_kept(laptop, outside
         pytest.param(Links.SKIP, set(), {"data", "gone", "up"}, id="skip"),
     ],
 )
-async def test_the_owner_decides(laptop, outside: Path, links, synced, skipped) -> None:
+async def test_the_links_option_decides(laptop, outside: Path, links, synced, skipped) -> None:
     (laptop.root / "data").symlink_to(outside / "set")
     (laptop.root / "gone").symlink_to("/no/such/path")
     (laptop.root / "up").symlink_to("../outside")
@@ -73,14 +73,14 @@ async def test_the_owner_decides(laptop, outside: Path, links, synced, skipped) 
     assert (set(report.skipped), set(shape(laptop.cluster))) == (skipped, synced)
 
 
-async def test_a_link_that_only_a_pull_has_seen_is_not_synced_yet(laptop, outside: Path) -> None:
+async def test_a_link_known_to_a_pull_is_still_skipped(laptop, outside: Path) -> None:
     (laptop.root / "data").symlink_to(outside / "set")
     await laptop.pull()
     assert list((await push(laptop, Links.SKIP)).skipped) == ["data"]
     assert shape(laptop.cluster) == {}
 
 
-async def test_a_kept_link_stays_through_looks_pulls_and_restores(laptops, outside: Path) -> None:
+async def test_a_kept_link_survives_scans_pulls_and_restores(laptops, outside: Path) -> None:
     one, two = await laptops("one"), await laptops("two")
     (one.root / "data").symlink_to(outside / "set")
     await push(one)
@@ -94,7 +94,7 @@ async def test_a_kept_link_stays_through_looks_pulls_and_restores(laptops, outsi
     assert (outside / "set/deep/x").read_text() == "1"
 
 
-async def test_strict_changes_nothing(laptop) -> None:
+async def test_strict_refuses_to_skip_links(laptop) -> None:
     laptop.write("code.py", "1")
     (laptop.root / "gone").symlink_to("/no/such/path")
     report = await push(laptop, strict=True)
@@ -103,7 +103,7 @@ async def test_strict_changes_nothing(laptop) -> None:
     assert (await push(laptop, strict=True)).in_sync
 
 
-async def test_a_skipped_link_in_the_place_of_a_file_removes_nothing(laptop) -> None:
+async def test_a_skipped_link_that_replaces_a_file_removes_nothing(laptop) -> None:
     laptop.write("data/x", "1")
     await laptop.push()
     shutil.rmtree(laptop.root / "data")
@@ -112,7 +112,7 @@ async def test_a_skipped_link_in_the_place_of_a_file_removes_nothing(laptop) -> 
     assert (list(report.skipped), laptop.on_cluster()) == (["data"], {"data/x": b"1"})
 
 
-async def test_copying_syncs_what_links_lead_to(laptop, outside: Path) -> None:
+async def test_copy_syncs_targets_of_links(laptop, outside: Path) -> None:
     (laptop.root / "data").symlink_to(outside / "set")
     (laptop.root / "file").symlink_to("../outside/file")
     (laptop.root / "gone").symlink_to("/no/such/path")
@@ -125,7 +125,7 @@ async def test_copying_syncs_what_links_lead_to(laptop, outside: Path) -> None:
     assert not (await push(laptop, Links.COPY)).outcome.to_remote
 
 
-async def test_copying_goes_round_no_circle(laptop, outside: Path) -> None:
+async def test_copy_does_not_follow_circles(laptop, outside: Path) -> None:
     (laptop.root / "d").mkdir()
     (laptop.root / "d/up").symlink_to("../..")
     (laptop.root / "data").symlink_to(outside / "set")
@@ -137,7 +137,7 @@ async def test_copying_goes_round_no_circle(laptop, outside: Path) -> None:
     assert shape(laptop.cluster) == {"data/deep/x": "1"}
 
 
-async def test_no_link_of_the_cluster_chooses_what_is_copied(laptops, outside: Path) -> None:
+async def test_copy_ignores_links_from_the_cluster(laptops, outside: Path) -> None:
     one, two = await laptops("one"), await laptops("two")
     (one.root / "key").symlink_to(outside / "file")
     await push(one, Links.KEEP)

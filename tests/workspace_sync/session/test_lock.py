@@ -1,4 +1,4 @@
-"""Processes take turns at a workspace."""
+"""Tests of the lock of a workspace."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import pytest
 from hai_sync.session.lock import lock_workspace
 
 
-async def test_who_finds_it_free_does_not_wait(tmp_path: Path) -> None:
+async def test_a_free_lock_is_acquired_at_once(tmp_path: Path) -> None:
     said: list[str] = []
     async with lock_workspace(tmp_path / "new", lambda: said.append("wait")):
         assert (tmp_path / "new" / "lock").exists()
     assert not said
 
 
-async def test_the_loop_goes_on_while_one_waits_for_its_turn(
+async def test_the_event_loop_runs_while_the_lock_is_awaited(
     tmp_path: Path, locked_by_other
 ) -> None:
     waits, has = asyncio.Event(), asyncio.Event()
@@ -38,9 +38,7 @@ async def test_the_loop_goes_on_while_one_waits_for_its_turn(
     assert has.is_set()
 
 
-async def test_who_gives_up_waiting_takes_nothing_from_others(
-    tmp_path: Path, locked_by_other
-) -> None:
+async def test_a_cancelled_wait_does_not_take_the_lock(tmp_path: Path, locked_by_other) -> None:
     waits = asyncio.Event()
 
     async def sync() -> None:
@@ -57,7 +55,7 @@ async def test_who_gives_up_waiting_takes_nothing_from_others(
         pass
 
 
-async def test_a_lock_that_cannot_be_had_is_an_error(
+async def test_an_unsupported_lock_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_locks(file: IO[str], how: int) -> None:

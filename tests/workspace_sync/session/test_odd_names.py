@@ -1,4 +1,4 @@
-"""Names and links that are not UTF-8: left alone, listed unless they are left out, and in nobody's way."""
+"""Tests of names and links that are not UTF-8: they are listed unless they are ignored, and block nothing."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _link(root: Path) -> str:
 
 
 @pytest.mark.parametrize("make", [_file, _directory, _inside, _link])
-async def test_it_is_left_alone_and_listed_and_the_rest_is_synced(make, laptop) -> None:
+async def test_odd_names_are_listed_and_the_rest_is_synced(make, laptop) -> None:
     laptop.write("a", "1")
     odd = make(laptop.root)
     for text in ("1", "2"):
@@ -56,7 +56,7 @@ async def test_it_is_left_alone_and_listed_and_the_rest_is_synced(make, laptop) 
     assert (await laptop.sync()).in_sync
 
 
-async def test_what_is_left_out_is_not_even_listed(laptop) -> None:
+async def test_ignored_odd_names_are_not_listed(laptop) -> None:
     laptop.write("a", "1")
     (laptop.root / f"{ODD}.pyc").write_text("1")
     for _ in range(2):
@@ -65,7 +65,7 @@ async def test_what_is_left_out_is_not_even_listed(laptop) -> None:
     assert laptop.on_cluster() == {"a": b"1"}
 
 
-async def test_a_directory_that_held_one_is_forgotten_with_it(laptop) -> None:
+async def test_a_removed_directory_with_an_odd_name_is_forgotten(laptop) -> None:
     _inside(laptop.root)
     await laptop.sync()
     shutil.rmtree(laptop.root / "d")
@@ -75,7 +75,7 @@ async def test_a_directory_that_held_one_is_forgotten_with_it(laptop) -> None:
 
 
 @pytest.mark.parametrize("name", [f"{ODD}.txt", f"{ODD}~"])
-async def test_a_daemon_goes_on_by_events(name: str, laptop) -> None:
+async def test_a_daemon_handles_events_of_odd_names(name: str, laptop) -> None:
     daemon = Daemon(laptop.session, SyncOptions(), lambda line: None)
     work = asyncio.create_task(daemon.run())
     async with asyncio.timeout(20):
@@ -105,7 +105,7 @@ def root(profile: Profile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     return root
 
 
-def test_commands_print_it_escaped(root: Path, capsys) -> None:
+def test_commands_escape_odd_names(root: Path, capsys) -> None:
     _file(root)
     for verb in ("push", "sync", "status"):
         assert main([verb]) == (verb != "status")
@@ -121,7 +121,7 @@ def test_commands_print_it_escaped(root: Path, capsys) -> None:
     assert "data\\udce9" in capsys.readouterr().out
 
 
-def test_a_daemon_tells_of_it(root: Path) -> None:
+def test_a_daemon_reports_odd_names(root: Path) -> None:
     _file(root)
     assert _run_command("watch", "start")[0] == 0
     try:
@@ -140,7 +140,7 @@ def _run_command(*arguments: str) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-def test_a_workspace_in_a_directory_of_such_a_name_is_synced_also_by_a_daemon(
+def test_a_workspace_below_an_odd_name_is_synced(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(root.rename(root.with_name(ODD)))

@@ -1,4 +1,4 @@
-"""Versions that were kept come back whole, in their places, and never outside the root."""
+"""Tests of restoring saved versions: completely, and never outside of the root."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def restore(workspace: WorkspaceDir, *paths: str, stamp: str = "") -> None
     await restore_local(workspace, paths, stamp, lambda: None)
 
 
-async def test_what_is_there_is_kept_when_a_version_comes_back(workspace: WorkspaceDir) -> None:
+async def test_restore_saves_the_current_file(workspace: WorkspaceDir) -> None:
     await restore(workspace, "d/x")
     assert (workspace.root / "d/x").read_text() == "second"
     await restore(workspace, "d/x", stamp="10")
@@ -48,19 +48,19 @@ async def test_what_is_there_is_kept_when_a_version_comes_back(workspace: Worksp
     assert len([v for v in store(workspace).versions() if v.path == "d/x"]) == 4
 
 
-async def test_a_link_comes_back_as_one(workspace: WorkspaceDir) -> None:
+async def test_restore_restores_a_link_as_a_link(workspace: WorkspaceDir) -> None:
     await restore(workspace, "d/l")
     assert os.readlink(workspace.root / "d/l") == "../d"
     assert "d/l" in {version.path for version in store(workspace).versions()}
 
 
-async def test_directories_that_are_gone_are_made(workspace: WorkspaceDir) -> None:
+async def test_restore_creates_missing_directories(workspace: WorkspaceDir) -> None:
     shutil.rmtree(workspace.root / "d")
     await restore(workspace, "d/x")
     assert (workspace.root / "d/x").read_text() == "second"
 
 
-async def test_of_a_directory_the_files_are_told(workspace: WorkspaceDir) -> None:
+async def test_restore_of_a_directory_lists_its_files(workspace: WorkspaceDir) -> None:
     with pytest.raises(UsageError, match="'d' is a directory") as raised:
         await restore(workspace, "d")
     assert "d/l, d/x" in raised.value.hint
@@ -68,13 +68,15 @@ async def test_of_a_directory_the_files_are_told(workspace: WorkspaceDir) -> Non
 
 
 @pytest.mark.parametrize("path", ["nothing", "../d/x", "d/l/x", ".hfai/workspace.yml"])
-async def test_one_that_was_not_kept_stops_all(path: str, workspace: WorkspaceDir) -> None:
+async def test_restore_restores_nothing_if_one_version_is_missing(
+    path: str, workspace: WorkspaceDir
+) -> None:
     with pytest.raises(NotFound):
         await restore(workspace, "d/x", path)
     assert (workspace.root / "d/x").read_text() == "new"
 
 
-async def test_nothing_is_written_through_a_link(workspace: WorkspaceDir, tmp_path: Path) -> None:
+async def test_restore_never_writes_through_a_link(workspace: WorkspaceDir, tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside/x").write_text("precious")
     shutil.rmtree(workspace.root / "d")
@@ -84,7 +86,7 @@ async def test_nothing_is_written_through_a_link(workspace: WorkspaceDir, tmp_pa
     assert (tmp_path / "outside/x").read_text() == "precious"
 
 
-async def test_a_directory_in_its_place_stays(workspace: WorkspaceDir) -> None:
+async def test_restore_never_replaces_a_directory(workspace: WorkspaceDir) -> None:
     (workspace.root / "d/x").unlink()
     (workspace.root / "d/x").mkdir()
     with pytest.raises(UsageError, match="d/x is neither a file nor a link"):
@@ -106,7 +108,7 @@ async def test_a_full_disk_changes_nothing(
     assert not list((workspace.private_dir / "tmp").iterdir())
 
 
-async def test_it_takes_its_turn(workspace: WorkspaceDir, locked_by_other) -> None:
+async def test_restore_waits_for_the_lock(workspace: WorkspaceDir, locked_by_other) -> None:
     waits = asyncio.Event()
     with locked_by_other(workspace.state_dir):
         restoring = asyncio.create_task(restore_local(workspace, ["d/x"], "", waits.set))

@@ -1,4 +1,4 @@
-"""Syncs against a real server: what goes where, what is refused, what is remembered."""
+"""Tests of syncs with a real server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from hai_sync.version_store import VersionStore
 DATA = random.Random(3).randbytes(5 << 20)
 
 
-async def test_everything_arrives_as_it_is(laptop) -> None:
+async def test_a_push_sends_all_kinds_of_entries(laptop) -> None:
     laptop.write("a.txt", "one")
     laptop.write("run.sh", "#!/bin/sh\n", 0o755)
     laptop.write("d/e/big.bin", DATA)
@@ -42,7 +42,7 @@ async def test_everything_arrives_as_it_is(laptop) -> None:
     assert (laptop.cluster / "a.txt").stat().st_mtime == (laptop.root / "a.txt").stat().st_mtime
 
 
-async def test_nothing_changed_sends_nothing(laptop) -> None:
+async def test_a_push_without_changes_sends_nothing(laptop) -> None:
     laptop.write("a")
     await laptop.push()
     report = await laptop.push()
@@ -50,7 +50,7 @@ async def test_nothing_changed_sends_nothing(laptop) -> None:
 
 
 @pytest.mark.parametrize("mode", [Mode.PUSH, Mode.PULL])
-async def test_what_was_taken_for_the_same_by_its_size_is_looked_into_by_the_next_sync(
+async def test_files_assumed_equal_by_size_are_compared_by_the_next_sync(
     mode: Mode, laptop, monkeypatch
 ) -> None:
     monkeypatch.setattr(
@@ -67,7 +67,7 @@ async def test_what_was_taken_for_the_same_by_its_size_is_looked_into_by_the_nex
     assert laptop.read() == laptop.on_cluster() == {"a": b"2", "b": b"2"}
 
 
-async def test_what_differs_and_was_taken_for_the_same_is_a_conflict_later(laptops) -> None:
+async def test_files_wrongly_assumed_equal_become_a_conflict(laptops) -> None:
     one, two = await laptops("one"), await laptops("two")
     one.write("a", "1")
     await one.push()
@@ -76,7 +76,7 @@ async def test_what_differs_and_was_taken_for_the_same_is_a_conflict_later(lapto
     assert [each.path for each in (await two.push()).outcome.conflicts] == ["a"]
 
 
-async def test_only_what_has_changed_of_a_large_file_travels(laptop) -> None:
+async def test_only_changed_chunks_of_a_large_file_are_sent(laptop) -> None:
     laptop.write("big", DATA)
     assert (await laptop.push()).wire_bytes > 5 << 20
     laptop.write("big", DATA[: 1 << 20] + b"x" * 4096 + DATA[1 << 20 :])
@@ -85,7 +85,7 @@ async def test_only_what_has_changed_of_a_large_file_travels(laptop) -> None:
     assert laptop.on_cluster() == laptop.read()
 
 
-async def test_what_was_noted_of_a_push_that_is_refused_at_its_end_never_was(laptops) -> None:
+async def test_a_push_refused_at_its_end_leaves_the_base_unchanged(laptops) -> None:
     one, two = await laptops("one"), await laptops("two")
     one.write("a")
     await one.sync()
@@ -103,7 +103,7 @@ async def test_what_was_noted_of_a_push_that_is_refused_at_its_end_never_was(lap
     assert one.read() == two.read() | {"c": b"x"}
 
 
-async def test_an_index_that_cannot_be_written_at_the_end_is_no_obstacle_for_the_next_sync(
+async def test_a_failed_write_of_the_index_does_not_block_the_next_sync(
     laptop,
 ) -> None:
     laptop.write("a")
@@ -121,7 +121,7 @@ async def test_an_index_that_cannot_be_written_at_the_end_is_no_obstacle_for_the
     assert laptop.session.index.base().keys() == {"a", "b"}
 
 
-async def test_two_laptops_see_each_other(laptops) -> None:
+async def test_two_laptops_exchange_changes(laptops) -> None:
     one, two = await laptops("one"), await laptops("two")
     one.write("a", "1")
     one.write("d/b", DATA)
@@ -135,7 +135,7 @@ async def test_two_laptops_see_each_other(laptops) -> None:
     assert one.read() == two.read() == {"d/b": DATA, "d/c": b"3"}
 
 
-async def test_what_tasks_wrote_stays_at_a_push_and_comes_with_a_pull(laptop) -> None:
+async def test_remote_changes_survive_a_push_and_are_pulled(laptop) -> None:
     laptop.write("train.py", "1")
     await laptop.push()
     (laptop.cluster / "out.txt").write_text("result")
@@ -146,7 +146,7 @@ async def test_what_tasks_wrote_stays_at_a_push_and_comes_with_a_pull(laptop) ->
     assert laptop.read() == laptop.on_cluster()
 
 
-async def test_a_conflict_is_refused_and_nothing_else_happens(laptops) -> None:
+async def test_a_conflict_refuses_the_whole_sync(laptops) -> None:
     one, two = await laptops("one"), await laptops("two")
     one.write("a", "1")
     await one.sync()
@@ -168,7 +168,7 @@ async def test_a_conflict_is_refused_and_nothing_else_happens(laptops) -> None:
     ("policy", "expected"),
     [(Policy.LOCAL, {b"two"}), (Policy.REMOTE, {b"one"}), (Policy.KEEP_BOTH, {b"one", b"two"})],
 )
-async def test_conflicts_are_settled_by_a_policy(laptops, policy, expected) -> None:
+async def test_a_policy_resolves_conflicts(laptops, policy, expected) -> None:
     one, two = await laptops("one"), await laptops("two")
     one.write("a", "one")
     await one.sync()
@@ -177,7 +177,7 @@ async def test_conflicts_are_settled_by_a_policy(laptops, policy, expected) -> N
     assert set(two.on_cluster().values()) == set(two.read().values()) == expected
 
 
-async def test_an_overwritten_version_is_kept(laptop) -> None:
+async def test_an_overwritten_version_is_saved(laptop) -> None:
     laptop.write("a", "mine")
     await laptop.push()
     (laptop.cluster / "a").write_text("theirs")
@@ -188,7 +188,7 @@ async def test_an_overwritten_version_is_kept(laptop) -> None:
     assert kept.read_text() == "mine"
 
 
-async def test_contents_are_on_the_disk_before_they_get_their_names(laptops, monkeypatch) -> None:
+async def test_contents_are_flushed_before_they_are_renamed(laptops, monkeypatch) -> None:
     one, two = await laptops("one"), await laptops("two")
     one.write("a", "content")
     await one.push()
@@ -219,7 +219,7 @@ async def test_many_contents_are_flushed_together(laptops, monkeypatch) -> None:
     assert two.read() == one.read()
 
 
-async def test_a_full_disk_loses_no_version_that_is_about_to_be_kept(laptop, monkeypatch) -> None:
+async def test_a_full_disk_loses_no_old_version(laptop, monkeypatch) -> None:
     """An attempt before this one could not keep it, and has left it where contents arrive."""
     laptop.write("a", "1")
     await laptop.push()
@@ -238,7 +238,7 @@ async def test_a_full_disk_loses_no_version_that_is_about_to_be_kept(laptop, mon
     assert [path.name for path in applier.temp_dir.iterdir()] == ["held-1-1"]
 
 
-async def test_many_removals_are_asked_for(laptop) -> None:
+async def test_many_removals_require_the_option(laptop) -> None:
     for number in range(30):
         laptop.write(f"f{number}", str(number))
     await laptop.push()
@@ -250,7 +250,7 @@ async def test_many_removals_are_asked_for(laptop) -> None:
     assert len(laptop.on_cluster()) == 1
 
 
-async def test_a_directory_counts_as_no_removed_file(laptop) -> None:
+async def test_directories_do_not_count_as_removed_files(laptop) -> None:
     """Nor as one that is left."""
     laptop.write("/".join(["deep"] * 20 + ["f"]))
     for number in range(5):
@@ -268,7 +268,7 @@ async def test_a_directory_counts_as_no_removed_file(laptop) -> None:
     assert len((await laptop.push()).withheld) == 30
 
 
-async def test_a_partial_push_does_all_but_the_removals_that_may_not_be_meant(laptop) -> None:
+async def test_a_partial_push_omits_suspicious_removals(laptop) -> None:
     for number in range(30):
         laptop.write(f"d/{number}", str(number))
     await laptop.push()
@@ -282,7 +282,7 @@ async def test_a_partial_push_does_all_but_the_removals_that_may_not_be_meant(la
     assert laptop.on_cluster() == {"d": b"a file in its place", "new": b"1"}
 
 
-async def test_ignoring_removes_nothing_on_the_other_side(laptop) -> None:
+async def test_ignoring_a_path_removes_nothing_remotely(laptop) -> None:
     laptop.write("a.log", "1")
     laptop.write("b", "2")
     await laptop.push()
@@ -295,7 +295,7 @@ async def test_ignoring_removes_nothing_on_the_other_side(laptop) -> None:
     assert laptop.on_cluster()["a.log"] == b"1"
 
 
-async def test_rules_that_change_are_obeyed_at_once(laptop) -> None:
+async def test_changed_ignore_rules_apply_at_once(laptop) -> None:
     laptop.write("x.bin", "1")
     laptop.write(".haiignore", "*.bin\n")
     await laptop.push()
@@ -304,7 +304,7 @@ async def test_rules_that_change_are_obeyed_at_once(laptop) -> None:
     assert "x.bin" in laptop.on_cluster()
 
 
-async def test_options_include_and_exclude(laptop) -> None:
+async def test_include_and_exclude_select_paths(laptop) -> None:
     laptop.write("a.bin", "1")
     laptop.write("keep.bin", "2")
     await laptop.push(filter=Filter(include=("keep.bin",), exclude=("*.bin",)))
@@ -318,7 +318,7 @@ async def test_a_dry_run_changes_nothing(laptop) -> None:
     assert laptop.on_cluster() == {}
 
 
-async def test_what_cannot_be_synced_is_listed_and_the_rest_goes_on(laptop) -> None:
+async def test_problems_are_listed_and_the_rest_is_synced(laptop) -> None:
     laptop.write("a", "1")
     laptop.write("e\u0301", "1")
     os.mkfifo(laptop.root / "pipe")
@@ -327,7 +327,7 @@ async def test_what_cannot_be_synced_is_listed_and_the_rest_goes_on(laptop) -> N
     assert set(laptop.on_cluster()) == {"a"}
 
 
-async def test_equal_trees_without_a_past_agree(laptops) -> None:
+async def test_equal_trees_without_a_base_are_in_sync(laptops) -> None:
     one, two = await laptops("one"), await laptops("two")
     for each in (one, two):
         each.write("a", "same")
@@ -363,7 +363,7 @@ async def test_a_lost_index_removes_nothing(damage, laptop) -> None:
     assert laptop.read() == laptop.on_cluster() == {"a": b"1", "b": b"1"}
 
 
-async def test_one_that_cannot_be_opened_now_is_not_taken_for_damaged(laptop, monkeypatch) -> None:
+async def test_an_unreadable_index_is_not_treated_as_corrupt(laptop, monkeypatch) -> None:
     laptop.write("a", "1")
     await laptop.push()
     laptop.session.index.close()
@@ -376,7 +376,7 @@ async def test_one_that_cannot_be_opened_now_is_not_taken_for_damaged(laptop, mo
     assert laptop.on_cluster() == {}
 
 
-async def test_an_unmounted_root_is_no_removal(laptop, tmp_path: Path) -> None:
+async def test_an_unmounted_root_removes_nothing(laptop, tmp_path: Path) -> None:
     laptop.write("a", "1")
     await laptop.push()
     laptop.root.rename(tmp_path / "elsewhere")
@@ -396,7 +396,7 @@ async def test_a_moved_directory_is_the_same_workspace(laptop, tmp_path: Path) -
     assert (await laptop.push()).done == 0
 
 
-async def test_same_size_and_time_is_noticed(laptop) -> None:
+async def test_an_edit_with_equal_size_and_time_is_noticed(laptop) -> None:
     """A second write within the clock's step shows in nothing but the content."""
     laptop.write("a", "one")
     await laptop.push()
@@ -407,7 +407,7 @@ async def test_same_size_and_time_is_noticed(laptop) -> None:
     assert laptop.on_cluster() == {"a": b"two"}
 
 
-async def test_a_removed_and_remade_workspace_shares_no_past(laptop) -> None:
+async def test_a_recreated_workspace_has_no_base(laptop) -> None:
     laptop.write("a", "1")
     await laptop.push()
     await laptop.session.remote.delete()
@@ -417,7 +417,7 @@ async def test_a_removed_and_remade_workspace_shares_no_past(laptop) -> None:
     assert laptop.read() == laptop.on_cluster() == {"a": b"1"}
 
 
-async def test_modes_alone_travel_without_content(laptops) -> None:
+async def test_a_changed_mode_sends_no_content(laptops) -> None:
     one, two = await laptops("one"), await laptops("two")
     one.write("run", DATA)
     await one.sync()
@@ -428,7 +428,7 @@ async def test_modes_alone_travel_without_content(laptops) -> None:
     assert os.access(two.root / "run", os.X_OK)
 
 
-async def test_files_and_directories_change_places(laptops) -> None:
+async def test_files_and_directories_replace_each_other(laptops) -> None:
     one, two = await laptops("one"), await laptops("two")
     one.write("a", "1")
     one.write("d/x", "2")
@@ -455,7 +455,7 @@ async def test_a_rename_needs_no_content(laptops) -> None:
     assert two.read() == {"b": DATA}
 
 
-async def test_a_directory_with_ignored_files_stays(laptops) -> None:
+async def test_a_removed_directory_with_ignored_files_is_kept(laptops) -> None:
     one, two = await laptops("one"), await laptops("two")
     one.write("d/x", "1")
     await one.sync()
@@ -478,7 +478,7 @@ async def test_force_overwrites_what_differs(laptops) -> None:
     assert two.on_cluster() == {"a": b"two"}
 
 
-async def test_paths_alone(laptops) -> None:
+async def test_a_sync_can_be_restricted_to_paths(laptops) -> None:
     one, two = await laptops("one"), await laptops("two")
     one.write("d/a", "1")
     one.write("e/b", "2")
@@ -487,7 +487,7 @@ async def test_paths_alone(laptops) -> None:
     assert two.read() == {"d/a": b"1"}
 
 
-async def test_a_link_that_a_program_set_anew_is_a_conflict_and_not_lost(laptop) -> None:
+async def test_a_link_changed_on_both_sides_is_a_conflict(laptop) -> None:
     (laptop.root / "latest").symlink_to("a")
     await laptop.push()
     theirs, ours = laptop.cluster / "latest", laptop.root / "latest"
@@ -499,7 +499,7 @@ async def test_a_link_that_a_program_set_anew_is_a_conflict_and_not_lost(laptop)
     assert os.readlink(theirs) == "b"
 
 
-async def test_nothing_is_left_of_what_arrived(laptop) -> None:
+async def test_no_temporary_files_are_left(laptop) -> None:
     (laptop.cluster / "a").write_bytes(DATA)
     (laptop.cluster / "b").write_text("small")
     private_dir = laptop.session.workspace.private_dir
@@ -509,7 +509,7 @@ async def test_nothing_is_left_of_what_arrived(laptop) -> None:
     assert not (private_dir / "tmp").exists()
 
 
-async def test_what_a_pull_says_will_come_is_what_comes(laptops) -> None:
+async def test_the_announced_download_size_is_correct(laptops) -> None:
     """Else the time that is left is wrong: contents that are here already do not come."""
     one, two = await laptops("one"), await laptops("two")
     two.write("here", "1" * 1000)
@@ -544,7 +544,7 @@ class RecordingListener:
         self.arrived[self._name] = before[0] + files, before[1] + size
 
 
-async def test_a_push_that_keeps_both_copies_ours_once(laptops) -> None:
+async def test_a_keep_both_push_creates_one_copy(laptops) -> None:
     one, two = await laptops("one"), await laptops("two")
     one.write("a", "theirs")
     await one.push()
@@ -576,7 +576,7 @@ def breaking(laptop, times: int, reason: str = "") -> list[int]:
 
 
 @pytest.mark.parametrize("reason", ["UNREACHABLE", "NO_LEADER", "DEPOSED", "STORAGE_BUSY"])
-async def test_a_push_goes_on_when_its_line_was_broken(reason: str, laptop, monkeypatch) -> None:
+async def test_a_push_continues_after_a_broken_connection(reason: str, laptop, monkeypatch) -> None:
     monkeypatch.setattr("hai_sync.session.session.delays", lambda: iter([0.0] * 99))
     broken = breaking(laptop, 3, reason)
     laptop.write("a", "1")
@@ -585,7 +585,7 @@ async def test_a_push_goes_on_when_its_line_was_broken(reason: str, laptop, monk
     assert (broken, laptop.on_cluster()) == ([3], laptop.read())
 
 
-async def test_not_where_waiting_is_of_no_use(laptop) -> None:
+async def test_a_push_is_not_repeated_after_a_permanent_error(laptop) -> None:
     broken = breaking(laptop, 99, "STORAGE_FAILS")
     laptop.write("a", "1")
     with pytest.raises(Unreachable):
@@ -593,7 +593,7 @@ async def test_not_where_waiting_is_of_no_use(laptop) -> None:
     assert broken == [1]
 
 
-async def test_but_not_for_ever(laptop, monkeypatch) -> None:
+async def test_the_attempts_of_a_push_are_limited(laptop, monkeypatch) -> None:
     monkeypatch.setattr("hai_sync.session.session.delays", lambda: iter([0.0] * 99))
     broken = breaking(laptop, 99)
     laptop.write("a", "1")
@@ -603,9 +603,7 @@ async def test_but_not_for_ever(laptop, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("mode", [Mode.PUSH, Mode.PULL])
-async def test_a_directory_that_moves_with_all_that_there_is_removes_nothing(
-    mode: Mode, laptop
-) -> None:
+async def test_moving_all_files_is_no_mass_removal(mode: Mode, laptop) -> None:
     for number in range(30):
         laptop.write(f"d/{number}", str(number))
     await laptop.push()
@@ -615,7 +613,7 @@ async def test_a_directory_that_moves_with_all_that_there_is_removes_nothing(
     assert laptop.read() == laptop.on_cluster() == {f"moved/{n}": b"%d" % n for n in range(30)}
 
 
-async def test_files_that_come_while_others_go_are_no_move(laptop) -> None:
+async def test_new_files_do_not_hide_a_mass_removal(laptop) -> None:
     for number in range(30):
         laptop.write(f"d/{number}", "old")
     await laptop.push()

@@ -1,4 +1,4 @@
-"""Which files that changed while they were read are quiet; time is an argument."""
+"""Tests which unstable files count as quiet. The time is an argument."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ def unstable_files(tmp_path: Path) -> UnstableFiles:
     return found
 
 
-def test_a_file_is_quiet_once_it_has_stayed_the_same(unstable_files: UnstableFiles) -> None:
+def test_a_file_is_quiet_after_it_stayed_unchanged(unstable_files: UnstableFiles) -> None:
     assert unstable_files.take_quiet(MIN_QUIET_SECONDS - 0.1) == set()
     assert unstable_files.take_quiet(MIN_QUIET_SECONDS) == {"log"}
 
 
-def test_each_change_begins_the_wait_anew(unstable_files: UnstableFiles, tmp_path: Path) -> None:
+def test_each_change_restarts_the_wait(unstable_files: UnstableFiles, tmp_path: Path) -> None:
     for step in range(1, 20):
         (tmp_path / "log").write_text("1" * (step + 1))
         assert unstable_files.take_quiet(step * 0.9) == set()
     assert unstable_files.take_quiet(19 * 0.9 + MIN_QUIET_SECONDS) == {"log"}
 
 
-def test_a_file_that_was_not_quiet_after_all_waits_longer_and_longer(
+def test_a_file_that_changes_again_waits_longer(
     unstable_files: UnstableFiles,
 ) -> None:
     now, waits = 0.0, []
@@ -46,18 +46,18 @@ def test_a_file_that_was_not_quiet_after_all_waits_longer_and_longer(
     assert waits == [1, 2, 4, 8, 16, 32, MAX_QUIET_SECONDS, MAX_QUIET_SECONDS, MAX_QUIET_SECONDS]
 
 
-def test_what_the_next_sync_has_read_is_forgotten(unstable_files: UnstableFiles) -> None:
+def test_files_that_were_read_are_no_longer_tracked(unstable_files: UnstableFiles) -> None:
     unstable_files.replace([], MIN_QUIET_SECONDS)
     assert unstable_files.take_quiet(MAX_QUIET_SECONDS) == set()
 
 
-def test_a_file_that_is_gone_is_quiet_too(unstable_files: UnstableFiles, tmp_path: Path) -> None:
+def test_a_removed_file_becomes_quiet(unstable_files: UnstableFiles, tmp_path: Path) -> None:
     (tmp_path / "log").unlink()
     assert unstable_files.take_quiet(1.0) == set()
     assert unstable_files.take_quiet(2.0) == {"log"}
 
 
-def test_only_files_here_that_change_are_unsettled(tree) -> None:
+def test_only_local_files_are_unstable(tree) -> None:
     problems = {
         "here": CHANGES_WHILE_READ,
         "there": CHANGES_WHILE_READ,

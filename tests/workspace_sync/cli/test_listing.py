@@ -1,4 +1,4 @@
-"""What `ls` shows of a tree."""
+"""Tests of the rows that `ls` prints."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ TREE = {
         pytest.param("nowhere", False, [], id="nothing"),
     ],
 )
-def test_listed(top: str, recursive: bool, rows: list[tuple[str, int, int]]) -> None:
+def test_rows_of_a_directory(top: str, recursive: bool, rows: list[tuple[str, int, int]]) -> None:
     assert [
         (row.path, row.files, row.size) for row in list_rows(TREE, top, recursive=recursive)
     ] == rows
@@ -55,7 +55,7 @@ PARTS = st.lists(st.sampled_from("ab-"), min_size=1, max_size=4).map("/".join)
 
 
 @given(st.dictionaries(PARTS, st.integers(1, 9)))
-def test_a_directory_has_the_sum_of_what_is_in_it(sizes: dict[str, int]) -> None:
+def test_a_directory_has_the_total_of_its_files(sizes: dict[str, int]) -> None:
     leaves = {p: n for p, n in sizes.items() if not any(q.startswith(p + "/") for q in sizes)}
     tree = {path: _file(size) for path, size in leaves.items()}
     for path in leaves:

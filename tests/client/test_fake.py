@@ -1,4 +1,4 @@
-"""The strings that a test can pull on the fake."""
+"""Tests of the fake client: a test can change its cluster as a server would."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hai.v1.task_spec_pb2 import ProgramSpec, TaskSpec
 SPEC = TaskSpec(version=2, name="bert", spec=ProgramSpec(entrypoint="a.py"))
 
 
-async def test_a_life_with_a_suspension() -> None:
+async def test_a_task_can_be_started_suspended_and_finished() -> None:
     client = FakeClient(nodes=["n0", "n1"])
     task = await client.tasks.create(SPEC)
     assert client.start(task.id, ["n1"]).state == TASK_STATE_RUNNING
@@ -37,7 +37,7 @@ async def test_a_life_with_a_suspension() -> None:
     assert not (await client.nodes.get("n0")).tenants
 
 
-async def test_wait_sees_what_the_test_does() -> None:
+async def test_wait_notices_changes_by_the_test() -> None:
     client = FakeClient()
     task = await client.tasks.create(SPEC)
     running = asyncio.create_task(client.tasks.wait(task.id, "running"))
@@ -79,7 +79,7 @@ async def test_streams_survive_the_loss_of_the_server() -> None:
     assert [t.starred for t in (await following).tasks] == [True]
 
 
-async def test_what_is_handed_out_is_a_copy() -> None:
+async def test_answers_are_copies() -> None:
     client = FakeClient()
     task = await client.tasks.create(SPEC)
     task.name = "changed"

@@ -30,7 +30,7 @@ def collision(side: str, other: str) -> str:
 
 
 @pytest.mark.parametrize("mode", [Mode.PUSH, Mode.SYNC])
-async def test_both_are_synced_where_both_sides_tell_case_apart(laptop, mode: Mode) -> None:
+async def test_both_names_are_synced_on_case_sensitive_sides(laptop, mode: Mode) -> None:
     for name in ("README", "readme", "Makefile", "makefile", "data/a", "Data/b"):
         laptop.write(name, name)
     assert (await laptop.sync(mode)).in_sync
@@ -40,7 +40,7 @@ async def test_both_are_synced_where_both_sides_tell_case_apart(laptop, mode: Mo
     assert laptop.on_cluster() == laptop.read()
 
 
-async def test_what_is_synced_stays_and_the_newcomer_is_refused(laptop) -> None:
+async def test_the_new_name_is_refused_and_the_synced_one_kept(laptop) -> None:
     side = ignore_case_on_cluster(laptop)
     laptop.write("foo.txt", "1")
     laptop.write("data/a", "1")
@@ -59,7 +59,7 @@ async def test_what_is_synced_stays_and_the_newcomer_is_refused(laptop) -> None:
         assert laptop.on_cluster() == {"foo.txt": b"edited", "data/a": b"edited"}
 
 
-async def test_every_way_to_look_says_the_same(laptop) -> None:
+async def test_every_mode_reports_the_collision(laptop) -> None:
     ignore_case_on_cluster(laptop)
     laptop.write("foo.txt", "1")
     await laptop.push()
@@ -74,7 +74,7 @@ async def test_every_way_to_look_says_the_same(laptop) -> None:
     assert not any(report.outcome.to_remote for report in reports)
 
 
-async def test_copies_that_push_in_turn(laptops) -> None:
+async def test_collisions_of_alternating_pushes_are_refused(laptops) -> None:
     one, two = await laptops("one"), await laptops("two")
     side = ignore_case_on_cluster(one)
     one.write("new.txt", "1")
@@ -86,7 +86,7 @@ async def test_copies_that_push_in_turn(laptops) -> None:
     assert one.on_cluster() == {"new.txt": b"edited"}
 
 
-async def test_a_directory_that_ignores_case_gets_one_of_both(laptops) -> None:
+async def test_a_case_insensitive_directory_gets_one_name(laptops) -> None:
     one, two = await laptops("one"), await laptops("two")
     side = ignore_case_here(two)
     one.write("a", "1")
@@ -106,7 +106,9 @@ async def test_a_directory_that_ignores_case_gets_one_of_both(laptops) -> None:
 
 
 @pytest.mark.parametrize("ignore_case", [ignore_case_here, ignore_case_on_cluster])
-async def test_a_rename_to_other_case_is_a_rename(laptop, ignore_case: Callable[..., str]) -> None:
+async def test_a_rename_that_changes_only_case_is_synced(
+    laptop, ignore_case: Callable[..., str]
+) -> None:
     ignore_case(laptop)
     laptop.write("foo.txt", "1")
     laptop.write("data/a", "1")
@@ -117,7 +119,7 @@ async def test_a_rename_to_other_case_is_a_rename(laptop, ignore_case: Callable[
     assert laptop.on_cluster() == {"Foo.txt": b"1", "Data/a": b"1"}
 
 
-async def test_once_one_of_both_is_renamed_both_are_synced(laptop) -> None:
+async def test_both_are_synced_after_one_is_renamed(laptop) -> None:
     ignore_case_on_cluster(laptop)
     laptop.write("a", "1")
     laptop.write("A", "2")

@@ -1,4 +1,4 @@
-"""Files that grow all the time: they are left alone and named, and everything else gets through."""
+"""Tests that files that always grow are reported, and do not block other files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def growing(paths: Sequence[Path]) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("count", [1, 4])
-async def test_logs_of_the_cluster_keep_nothing_else_there(laptop, count: int) -> None:
+async def test_growing_remote_files_do_not_block_a_pull(laptop, count: int) -> None:
     logs = [laptop.cluster / f"{number}.log" for number in range(count)]
     for log in logs:
         log.write_bytes(LARGE)
@@ -47,7 +47,7 @@ async def test_logs_of_the_cluster_keep_nothing_else_there(laptop, count: int) -
 
 
 @pytest.mark.parametrize("count", [1, 4])
-async def test_logs_of_the_laptop_keep_nothing_else_here(laptop, count: int) -> None:
+async def test_growing_local_files_do_not_block_a_push(laptop, count: int) -> None:
     logs = [laptop.root / f"{number}.log" for number in range(count)]
     for log in logs:
         log.write_bytes(LARGE)

@@ -1,4 +1,4 @@
-"""Who was away while the server forgot old revisions still learns what is gone."""
+"""Tests a sync whose last revision the server has deleted meanwhile."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def connection(tmp_path: Path) -> AsyncIterator[Connection]:
         await connection.close()
 
 
-async def test_what_was_removed_goes_here_too(laptops) -> None:
+async def test_removals_are_pulled_after_old_revisions_were_deleted(laptops) -> None:
     editor, absent = await laptops("stays"), await laptops("goes")
     for name in ("a", "b"):
         editor.write(name)

@@ -1,4 +1,4 @@
-"""Files that are removed between the look at a directory and the look into it: they were never there."""
+"""Tests of files that are removed between the listing and the reading of a directory."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ async def pushed(laptop, stage: str, work: Callable[[], None]) -> Report:
 
 @pytest.mark.parametrize("stage", ["hash", "upload"])
 @pytest.mark.parametrize("size", [10, LARGE], ids=["small", "large"])
-async def test_a_new_file_that_vanishes_was_never_there(laptop, stage: str, size: int) -> None:
+async def test_a_new_file_that_is_removed_meanwhile_is_ignored(
+    laptop, stage: str, size: int
+) -> None:
     laptop.write("t2.txt", b"x" * size)
     laptop.write("code.py", "1")
     report = await pushed(laptop, stage, (laptop.root / "t2.txt").unlink)
@@ -51,7 +53,9 @@ async def test_a_new_file_that_vanishes_was_never_there(laptop, stage: str, size
 
 @pytest.mark.parametrize("stage", ["hash", "upload"])
 @pytest.mark.parametrize("size", [10, LARGE], ids=["small", "large"])
-async def test_a_file_that_both_had_is_removed_there(laptop, stage: str, size: int) -> None:
+async def test_a_synced_file_that_is_removed_meanwhile_is_removed_remotely(
+    laptop, stage: str, size: int
+) -> None:
     laptop.write("old", "1")
     laptop.write("code.py", "1")
     await laptop.push()
@@ -63,7 +67,7 @@ async def test_a_file_that_both_had_is_removed_there(laptop, stage: str, size: i
     assert not (await laptop.push()).outcome.to_remote
 
 
-async def test_a_directory_vanishes_with_its_files(laptop) -> None:
+async def test_a_directory_removed_meanwhile_is_removed_with_its_files(laptop) -> None:
     laptop.write("run/tmp/a", "1")
     laptop.write("code.py", "1")
     report = await pushed(laptop, "upload", lambda: shutil.rmtree(laptop.root / "run"))
@@ -72,7 +76,7 @@ async def test_a_directory_vanishes_with_its_files(laptop) -> None:
     assert os.listdir(laptop.cluster) == ["code.py"]
 
 
-async def test_what_comes_back_is_pushed_by_the_next_one(laptop) -> None:
+async def test_a_file_that_returns_is_pushed_by_the_next_sync(laptop) -> None:
     laptop.write("a", "1")
     laptop.write("b", "1")
     await pushed(laptop, "upload", (laptop.root / "a").unlink)
@@ -81,7 +85,7 @@ async def test_what_comes_back_is_pushed_by_the_next_one(laptop) -> None:
     assert laptop.on_cluster() == laptop.read()
 
 
-def test_a_directory_that_vanishes_before_it_is_read_is_no_problem(tmp_path: Path) -> None:
+def test_a_directory_removed_before_it_is_read_is_no_problem(tmp_path: Path) -> None:
     (tmp_path / "d/e").mkdir(parents=True)
     (tmp_path / "d/e/f").write_text("1")
     calls = iter(range(9))
@@ -120,7 +124,7 @@ def churning(root: Path, paths: Sequence[str]) -> Iterator[None]:
         program.join()
 
 
-def test_no_look_under_a_busy_program_calls_anything_unreadable(tmp_path: Path) -> None:
+def test_scans_beside_a_busy_program_report_no_unreadable_file(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("1")
     names = ["a", "b", "c"]
     with churning(tmp_path, names):
@@ -133,7 +137,7 @@ def test_no_look_under_a_busy_program_calls_anything_unreadable(tmp_path: Path) 
                 assert "kept" in each.tree
 
 
-async def test_pushes_under_a_busy_program_end_well(laptop) -> None:
+async def test_pushes_beside_a_busy_program_succeed(laptop) -> None:
     laptop.write("code.py", "1")
     with churning(laptop.root, ["t1.txt", "t2.txt", "t3.txt"]):
         for number in range(10):

@@ -1,4 +1,4 @@
-"""A copy of a workspace has its identity but not its past, and never undoes what was done in the original."""
+"""Tests of copied workspaces: a copy has the same id, and must not undo changes of the original."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def _synced(laptop, root: Path, mode: Mode = Mode.PUSH) -> Report:
         session.index.close()
 
 
-async def test_a_copy_is_refused_and_the_original_goes_on(laptop) -> None:
+async def test_a_copy_is_refused_and_the_original_still_syncs(laptop) -> None:
     laptop.write("train.py", "one")
     await laptop.push()
     copy = _copied(laptop.root)
@@ -53,7 +53,7 @@ async def test_a_copy_is_refused_and_the_original_goes_on(laptop) -> None:
     assert laptop.on_cluster() == {"train.py": b"two"}
 
 
-async def test_a_copy_that_is_made_a_workspace_is_compared_anew(laptop) -> None:
+async def test_a_copy_that_is_initialized_again_starts_without_a_base(laptop) -> None:
     laptop.write("train.py", "one")
     laptop.write("same", "1")
     await laptop.push()
@@ -69,7 +69,7 @@ async def test_a_copy_that_is_made_a_workspace_is_compared_anew(laptop) -> None:
 
 
 @pytest.mark.parametrize("elsewhere", [True, False])
-async def test_one_restored_from_a_backup_undoes_nothing(laptop, elsewhere: bool) -> None:
+async def test_a_workspace_from_a_backup_undoes_nothing(laptop, elsewhere: bool) -> None:
     for path in ("train.py", "same", "removed"):
         laptop.write(path, "one")
     await laptop.push()
@@ -86,7 +86,7 @@ async def test_one_restored_from_a_backup_undoes_nothing(laptop, elsewhere: bool
     assert laptop.on_cluster() == {"train.py": b"two", "new": b"1", "same": b"one"}
 
 
-async def test_one_moved_to_another_disk_goes_on(laptop) -> None:
+async def test_a_workspace_moved_to_another_disk_still_syncs(laptop) -> None:
     laptop.write("a", "1")
     laptop.write("b", "1")
     await laptop.push()
@@ -99,7 +99,7 @@ async def test_one_moved_to_another_disk_goes_on(laptop) -> None:
     assert laptop.on_cluster() == {"a": b"2"}
 
 
-async def test_a_moved_original_is_known_and_its_copy_still_refused(laptop, tmp_path: Path) -> None:
+async def test_a_moved_original_is_recognized_and_its_copy_refused(laptop, tmp_path: Path) -> None:
     laptop.write("a", "1")
     await laptop.push()
     copy = _copied(laptop.root)
@@ -154,11 +154,11 @@ def test_no_daemon_is_started_in_a_copy(
         pytest.param("1 8 2f61", False, id="restored at its place"),
     ],
 )
-def test_which_roots_are_the_same(now: str, same: bool) -> None:
+def test_equal_roots_are_recognized(now: str, same: bool) -> None:
     assert is_same_root("1 7 2f61", now) is same
 
 
-def test_a_mark_holds_any_path(tmp_path: Path) -> None:
+def test_a_root_id_stores_any_path(tmp_path: Path) -> None:
     root = tmp_path / os.fsdecode(b"caf\xe9 1")
     root.mkdir()
     assert root_path(root_id(str(root))) == str(root)

@@ -1,4 +1,4 @@
-"""What programs on the cluster make and nobody syncs: told by who brings or looks, and no reason to remove anything."""
+"""Tests of remote paths that cannot be synced: pulls and scans report them, and nothing is removed because of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NFD = "cafe\u0301"
 
 
 @pytest.mark.parametrize("mode", [Mode.PULL, Mode.SYNC])
-async def test_who_brings_is_told_and_gets_the_rest(mode: Mode, laptop) -> None:
+async def test_a_pull_reports_unsyncable_paths_and_gets_the_rest(mode: Mode, laptop) -> None:
     (laptop.cluster / NFD).write_text("1")
     os.mkfifo(laptop.cluster / "pipe")
     for text in ("1", "2"):
@@ -34,7 +34,7 @@ async def test_who_brings_is_told_and_gets_the_rest(mode: Mode, laptop) -> None:
     assert (await laptop.sync(mode)).in_sync
 
 
-async def test_no_push_minds(laptop) -> None:
+async def test_a_push_ignores_unsyncable_remote_paths(laptop) -> None:
     os.mkfifo(laptop.cluster / "pipe")
     laptop.write("a", "1")
     assert (await laptop.push()).in_sync
@@ -44,14 +44,16 @@ async def test_no_push_minds(laptop) -> None:
 
 
 @pytest.mark.parametrize("rule", ["data", "data/", "*a"])
-async def test_what_is_left_out_is_not_told(rule: str, laptop) -> None:
+async def test_ignored_unsyncable_paths_are_not_reported(rule: str, laptop) -> None:
     laptop.write(".haiignore", rule)
     (laptop.cluster / "data").symlink_to("/srv")
     assert (await laptop.sync()).in_sync
 
 
 @pytest.mark.parametrize("mode", [Mode.PULL, Mode.SYNC])
-async def test_what_takes_the_place_of_a_directory_removes_nothing_here(mode: Mode, laptop) -> None:
+async def test_an_unsyncable_path_that_replaces_a_directory_removes_nothing(
+    mode: Mode, laptop
+) -> None:
     laptop.write("data/x", "1")
     laptop.write("data/y", "1")
     await laptop.sync()
@@ -67,7 +69,7 @@ async def test_what_takes_the_place_of_a_directory_removes_nothing_here(mode: Mo
     assert sorted(laptop.read()) == ["data/x", "data/y"]
 
 
-async def test_a_daemon_that_did_not_look_again_still_knows(laptop) -> None:
+async def test_a_daemon_remembers_unsyncable_remote_paths(laptop) -> None:
     laptop.write("a", "1")
     os.mkfifo(laptop.cluster / "pipe")
     reported: list[str] = []
@@ -96,7 +98,7 @@ def _cluster(capsys: pytest.CaptureFixture[str]) -> Path:
     return Path(json.loads(capsys.readouterr().out.splitlines()[-1])["remote"])
 
 
-def test_commands_say_it(root: Path, capsys) -> None:
+def test_commands_report_unsyncable_remote_paths(root: Path, capsys) -> None:
     assert find_workspace().root == root
     os.mkfifo(_cluster(capsys) / "pipe")
     words = "not synced: pipe: on the cluster it is a special file (socket, pipe or device)\n"
@@ -110,7 +112,7 @@ def test_commands_say_it(root: Path, capsys) -> None:
     assert words in capsys.readouterr().err
 
 
-def test_what_was_asked_is_done_all_the_same(root: Path, capsys) -> None:
+def test_restore_succeeds_beside_unsyncable_paths(root: Path, capsys) -> None:
     cluster = _cluster(capsys)
     for text in ("1", "2"):
         (root / "a").write_text(text)
@@ -134,7 +136,7 @@ def test_what_was_asked_is_done_all_the_same(root: Path, capsys) -> None:
     assert (root / "a").read_text() == "2"
 
 
-def test_what_was_asked_is_not_done_where_it_cannot_come(root: Path, capsys) -> None:
+def test_restore_fails_if_an_unsyncable_path_blocks_it(root: Path, capsys) -> None:
     (root / "d").mkdir()
     (root / "d/a").write_text("1")
     assert main(["push"]) == 0
@@ -144,7 +146,9 @@ def test_what_was_asked_is_not_done_where_it_cannot_come(root: Path, capsys) -> 
     assert main(["restore", "-r", "1", "d"]) == 1
 
 
-def test_who_asks_a_daemon_is_told_and_may_submit(root: Path, monkeypatch, capsys) -> None:
+def test_a_push_through_a_daemon_reports_unsyncable_remote_paths(
+    root: Path, monkeypatch, capsys
+) -> None:
     report = Report(revision=3, passed_over={"pipe": "on the cluster it is a special file"})
     answer = {**report.as_dict(), "surroundings": server_choice("")}
     monkeypatch.setattr("hai_sync.cli.main._flush_daemon", lambda root, scan_remote: answer)
@@ -155,7 +159,7 @@ def test_who_asks_a_daemon_is_told_and_may_submit(root: Path, monkeypatch, capsy
 
 
 @pytest.mark.parametrize("command", [("push",), ("watch", "status")])
-def test_a_daemon_of_an_older_version_says_less(root: Path, monkeypatch, command) -> None:
+def test_the_reply_of_an_older_daemon_is_accepted(root: Path, monkeypatch, command) -> None:
     reported = {name: fact for name, fact in Report().as_dict().items() if name != "passed_over"}
     state = {"pid": 1, "mode": "sync", "phase": "watching", "syncs": 1, "polling": "", "error": ""}
     monkeypatch.setattr("hai_sync.cli.main._flush_daemon", lambda root, scan_remote: reported)

@@ -1,4 +1,4 @@
-"""A server that goes away while it tells what it has: who only reads asks again, and starts anew."""
+"""Tests of reads whose connection breaks: they are repeated from the beginning."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Breaking:
 
 
 @pytest.mark.parametrize("reason", [REFUSED, LEAVES, "DEPOSED", "STORAGE_BUSY"])
-async def test_a_pull_goes_on(reason: str, laptop) -> None:
+async def test_a_pull_continues_after_a_broken_stream(reason: str, laptop) -> None:
     (laptop.cluster / "a").write_text("1")
     breaking = Breaking(laptop.session.remote.connection, reason, reason, REFUSED)
     assert (await laptop.pull()).in_sync
@@ -53,7 +53,7 @@ async def test_a_pull_goes_on(reason: str, laptop) -> None:
     assert not breaking.left
 
 
-async def test_what_was_heard_before_is_forgotten(laptop) -> None:
+async def test_a_repeated_read_starts_from_the_beginning(laptop) -> None:
     (laptop.cluster / "a").write_text("1")
     (laptop.cluster / "b").write_text("1")
     remote = laptop.session.remote
@@ -79,7 +79,7 @@ async def test_what_was_heard_before_is_forgotten(laptop) -> None:
         pytest.param([LEAVES] * 99, endpoint.MAX_ATTEMPTS, id="not for ever"),
     ],
 )
-async def test_how_often_it_is_asked(reasons: list[str], requests: int, laptop) -> None:
+async def test_the_number_of_attempts_is_limited(reasons: list[str], requests: int, laptop) -> None:
     connection = laptop.session.remote.connection
     remote = Remote(connection, laptop.session.remote.name)
     breaking = Breaking(connection, *reasons, before=True)
@@ -91,7 +91,7 @@ async def test_how_often_it_is_asked(reasons: list[str], requests: int, laptop) 
     assert breaking.requests == requests
 
 
-async def test_a_daemon_has_patience_of_its_own(laptop) -> None:
+async def test_a_daemon_makes_one_attempt(laptop) -> None:
     (laptop.cluster / "a").write_text("1")
     breaking = Breaking(laptop.session.remote.connection, LEAVES)
     with pytest.raises(Unreachable):
@@ -100,7 +100,7 @@ async def test_a_daemon_has_patience_of_its_own(laptop) -> None:
 
 
 @pytest.mark.parametrize("force", [False, True])
-async def test_what_is_tagged_now_is_what_there_was_at_the_first_try(force: bool, laptop) -> None:
+async def test_a_repeated_tag_marks_the_revision_of_the_first_attempt(force: bool, laptop) -> None:
     laptop.write("a")
     await laptop.push()
     remote = laptop.session.remote
@@ -123,7 +123,9 @@ async def test_what_is_tagged_now_is_what_there_was_at_the_first_try(force: bool
 @pytest.mark.parametrize(
     "argv", [("ls",), ("cat", "a"), ("download", "a", "--to", "got"), ("pull",)]
 )
-def test_so_does_every_command(argv, profile, tmp_path, monkeypatch, capsys) -> None:
+def test_every_command_continues_after_a_broken_stream(
+    argv, profile, tmp_path, monkeypatch, capsys
+) -> None:
     monkeypatch.setenv("HAI_SERVER", profile.server)
     monkeypatch.setenv("HAI_TOKEN", profile.token)
     monkeypatch.chdir(tmp_path)
