@@ -11,10 +11,11 @@ import pytest
 from hai_sync import hashing
 from hai_sync.hashing import open_file, read_all
 
+# read before it was written: the kernel notes the next time
 LONG_AGO = (
     1_000_000_000,
     1_600_000_000,
-)  # read before it was written: the kernel notes the next time
+)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems always note it")

@@ -195,9 +195,8 @@ class Index:
         rows = self._db.execute(
             f"SELECT path, kind, digest, size, executable, target, mtime_ns FROM {table}"
         )
-        kinds = {
-            int(kind): kind for kind in Kind
-        }  # calling the enum would take longer than all other steps
+        # calling the enum would take longer than all other steps
+        kinds = {int(kind): kind for kind in Kind}
         for path, kind, digest, size, executable, target, mtime_ns in rows:
             if kind == _DIRECTORY:
                 yield path, DIRECTORY

@@ -78,9 +78,8 @@ class _Rescanner:
             found.skipped.pop(path, None)
             found.copied_links.pop(path, None)
             walker.add_path(path, absolute, status, fingerprint(status))
-            if (
-                found.fingerprints.get(path) == DIRECTORY_FINGERPRINT
-            ):  # the target of a link with --links copy
+            # the target of a link with --links copy
+            if found.fingerprints.get(path) == DIRECTORY_FINGERPRINT:
                 walker.walk(path, False)
             self._add_parents(path)
 
@@ -110,7 +109,6 @@ class _Rescanner:
         entry = self._found.tree.get(path)
         if entry is None or entry.kind is not Kind.DIRECTORY:
             return []
-        begin, end = (
-            bisect_left(self._sorted_paths, path + after) for after in "/0"
-        )  # "0" is the character after "/"
+        # "0" is the character after "/"
+        begin, end = (bisect_left(self._sorted_paths, path + after) for after in "/0")
         return self._sorted_paths[begin:end]

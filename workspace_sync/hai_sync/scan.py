@@ -81,15 +81,12 @@ class Scan:
     changed: dict[str, Entry] = field(default_factory=dict)  # entries that differ from the cache
     removed: set[str] = field(default_factory=set)
     problems: dict[str, str] = field(default_factory=dict)
-    outward_links: dict[str, OutwardLink] = field(
-        default_factory=dict
-    )  # removed from here once they are resolved
-    skipped: dict[str, str] = field(
-        default_factory=dict
-    )  # outward links that are not synced, with the reason
-    copied_links: dict[str, str] = field(
-        default_factory=dict
-    )  # links whose target is synced instead, with its path
+    # removed from here once they are resolved
+    outward_links: dict[str, OutwardLink] = field(default_factory=dict)
+    # outward links that are not synced, with the reason
+    skipped: dict[str, str] = field(default_factory=dict)
+    # links whose target is synced instead, with its path
+    copied_links: dict[str, str] = field(default_factory=dict)
     ignored_paths: set[str] = field(default_factory=set)  # directories end with a slash
     rule_sets: dict[str, RuleSet] = field(default_factory=dict)
     tree: dict[str, Entry] = field(default_factory=dict)

@@ -38,9 +38,8 @@ class Profile:
 
     name: str = "default"
     server: str = ""  # host:port, or unix:/path; several are separated by commas
-    token: str = field(
-        default="", repr=False
-    )  # not in the repr, so that no log or traceback shows it
+    # not in the repr, so that no log or traceback shows it
+    token: str = field(default="", repr=False)
     ca: str = ""  # path of the certificate of the server's certificate authority
     insecure: bool = False  # use plaintext although the server is not on loopback
 
@@ -68,9 +67,10 @@ def config_path() -> Path:
     """Return the path of the file that stores the profiles."""
     if profile_name := os.environ.get("HAI_CONFIG"):
         return Path(profile_name)
+    # imported late: it takes milliseconds, and is not needed with $HAI_CONFIG
     from platformdirs import (
         user_config_path,
-    )  # imported late: it takes milliseconds, and is not needed with $HAI_CONFIG
+    )
 
     return user_config_path("hai") / "config.toml"
 

@@ -722,9 +722,8 @@ def test_files_of_a_task_can_be_removed(shell, ran) -> None:
     (facts,) = last(shell("ls", "--tasks", "--json")[1])["tasks"]
     assert (facts["task"], facts["unfinished"]) == (task, False)
     assert shell("remove", name, "--task", str(task), "--dry-run")[0] == 0
-    assert (
-        shell("remove", name, "--task", str(task))[0] == 2
-    )  # without a terminal, --yes is required
+    # without a terminal, --yes is required
+    assert shell("remove", name, "--task", str(task))[0] == 2
     code, out, err = shell("remove", name, "--task", str(task), "--task", "9999", "--yes")
     assert (code, out) == (1, f"the files that task {task} wrote are removed\n")
     assert "task 9999 has no directory" in err

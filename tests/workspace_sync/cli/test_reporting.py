@@ -18,9 +18,8 @@ from hai_sync.core.reconcile_options import Conflict, Outcome
 from hai_sync.session.options import Report
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-Step = tuple[
-    float, int, int
-]  # seconds since the one before it, files and bytes that were done then
+# seconds since the one before it, files and bytes that were done then
+Step = tuple[float, int, int]
 
 
 class Terminal(io.StringIO):

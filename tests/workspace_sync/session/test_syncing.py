@@ -53,9 +53,8 @@ async def test_a_push_without_changes_sends_nothing(laptop) -> None:
 async def test_files_assumed_equal_by_size_are_compared_by_the_next_sync(
     mode: Mode, laptop, monkeypatch
 ) -> None:
-    monkeypatch.setattr(
-        "hai_sync.file_fingerprint.RACY_NS", -(10**12)
-    )  # as if all of this was long ago
+    # as if all of this was long ago
+    monkeypatch.setattr("hai_sync.file_fingerprint.RACY_NS", -(10**12))
     laptop.write("a", "1")
     laptop.write("b", "1")
     await laptop.push()

@@ -85,9 +85,8 @@ class SizeWarning:
     files: int
     size: int
     largest: Sequence[tuple[str, int]]  # files with their bytes; empty if the bytes are not many
-    fullest: Sequence[
-        tuple[str, int]
-    ]  # directories with the number of files below; empty if there are not many files
+    # directories with the number of files below; empty if there are not many files
+    fullest: Sequence[tuple[str, int]]
 
 
 def check_push_size(changes: Sequence[Change]) -> SizeWarning | None:

@@ -101,9 +101,8 @@ class _Reconciliation:
     local: Tree
     remote: Tree
     rules: Rules
-    members: dict[str, list[str]] = field(
-        default_factory=dict
-    )  # differing paths by their directory
+    # differing paths by their directory
+    members: dict[str, list[str]] = field(default_factory=dict)
     to_local: dict[str, Change] = field(default_factory=dict)
     to_remote: dict[str, Change] = field(default_factory=dict)
     conflicts: list[Conflict] = field(default_factory=list)
@@ -136,9 +135,8 @@ class _Reconciliation:
         elif _is(Kind.DIRECTORY, local_entry) and _is(Kind.DIRECTORY, remote_entry):
             self.decide_members(path)
         elif local_entry == remote_entry:
-            self.decide_members(
-                path
-            )  # both are None or equal files, so that only the base may have paths below
+            # both are None or equal files, so that only the base may have paths below
+            self.decide_members(path)
         elif (
             _is(Kind.DIRECTORY, base) and local_entry is None and _is(Kind.DIRECTORY, remote_entry)
         ):

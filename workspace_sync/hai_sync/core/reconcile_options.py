@@ -71,9 +71,8 @@ class Outcome:
         str, ...
     ] = ()  # paths that changed on the side that this mode does not read
     problems: tuple[str, ...] = ()
-    copies: Mapping[str, str] = field(
-        default_factory=dict
-    )  # local paths of the contents, by conflict copy
+    # local paths of the contents, by conflict copy
+    copies: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def idle(self) -> bool:

@@ -40,9 +40,8 @@ def decompress(data: bytes, sizes: Sequence[int], compressed: bool) -> bytes:
         )
     if compressed:
         try:
-            claimed = zstandard.frame_content_size(
-                data
-            )  # the library trusts this size more than max_output_size
+            # the library trusts this size more than max_output_size
+            claimed = zstandard.frame_content_size(data)
             if claimed > total:
                 raise ProtocolViolation(
                     f"the server sent {claimed} bytes compressed where it said {total}"

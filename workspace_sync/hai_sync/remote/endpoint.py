@@ -176,9 +176,8 @@ class Remote:
             name=self.name, user=self.user, page_size=count, tagged=tagged
         )
         response = await self.connection.unary(self.stub.ListRevisions, request, retry=True)
-        return [
-            each for each in response.revisions if each.tags or not tagged
-        ]  # older servers ignore `tagged`
+        # older servers ignore `tagged`
+        return [each for each in response.revisions if each.tags or not tagged]
 
     async def resolve_revision(self, revision: str) -> int:
         """Return the number of a revision that is given by number or tag. Raises NotFound."""

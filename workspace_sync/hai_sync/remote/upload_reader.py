@@ -90,9 +90,8 @@ def read_batch(
             if not _read_small(batch, at, change.path, source, new, fingerprint.get(source)):
                 _read(batch, at, change.path, source, new)
         except NOT_FOUND:
-            batch.entries.append(
-                (change.path, None)
-            )  # the server accepts removals of unknown paths
+            # the server accepts removals of unknown paths
+            batch.entries.append((change.path, None))
         except OSError as error:
             raise FileChanged(change.path, f"it cannot be read: {error.strerror}") from error
     return batch

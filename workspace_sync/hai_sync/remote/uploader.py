@@ -52,15 +52,13 @@ class PushRequest:
     base_revision: int
     lease_token: str
     author: str
-    sources: Mapping[str, str] = field(
-        default_factory=dict
-    )  # where to read contents that are not at the path of their entry
+    # where to read contents that are not at the path of their entry
+    sources: Mapping[str, str] = field(default_factory=dict)
     compressed: bool = True
     allow_many_removals: bool = False
     jobs: int = JOBS
-    fingerprints: Mapping[str, Fingerprint] = field(
-        default_factory=dict
-    )  # fingerprints of files, as of the scan
+    # fingerprints of files, as of the scan
+    fingerprints: Mapping[str, Fingerprint] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -83,12 +83,10 @@ class Report:
     bytes: int = 0
     ignored: int = 0
     problems: dict[str, str] = field(default_factory=dict)
-    skipped: dict[str, str] = field(
-        default_factory=dict
-    )  # outward links that are not synced, which is not an error
-    passed_over: dict[str, str] = field(
-        default_factory=dict
-    )  # paths on the server that cannot be synced
+    # outward links that are not synced, which is not an error
+    skipped: dict[str, str] = field(default_factory=dict)
+    # paths on the server that cannot be synced
+    passed_over: dict[str, str] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
     wire_bytes: int = 0
     local: Tree = field(default_factory=dict)

@@ -124,9 +124,8 @@ class Session:
         last: Exception | None = None
         self._push_failures, retry_delays = 0, delays()
         for _ in range(MAX_SYNC_ATTEMPTS):
-            self.remote.retries = not (
-                options.keep_in_memory or self._push_failures
-            )  # otherwise `_sync` retries
+            # otherwise `_sync` retries
+            self.remote.retries = not (options.keep_in_memory or self._push_failures)
             try:
                 return await self._attempt_with_hints(options)
             except Conflict as error:
@@ -209,9 +208,8 @@ class Session:
             self.index.fact("unfinished") == "yes" and options.rules.mode is not Mode.PULL
         )
         async with BaseWriter(self.index, done) as base_writer:
-            if (
-                changes or push_was_interrupted
-            ):  # a push makes the server drop the rest of an interrupted one
+            # a push makes the server drop the rest of an interrupted one
+            if changes or push_was_interrupted:
                 copied_links = snapshot.scan.copied_links
                 copies = {
                     p: copied_links.get(at, at)
@@ -262,9 +260,8 @@ class Session:
         files, size = count_files_and_bytes(changes)
         self.listener.note_changes(changes)
         self.listener.stage("upload", files, size)
-        own_id = client_id(
-            self.index.name()
-        )  # lets the server replace this client's lease after a crash
+        # lets the server replace this client's lease after a crash
+        own_id = client_id(self.index.name())
         try:
             async with self.remote.lease(options.purpose, options.break_lease, own_id) as token:
                 request = PushRequest(

@@ -29,9 +29,8 @@ class Result:
     done: list[Change] = field(default_factory=list)
     fingerprints: dict[str, Fingerprint] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
-    changed_files: set[str] = field(
-        default_factory=set
-    )  # files that changed after they were scanned
+    # files that changed after they were scanned
+    changed_files: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -74,9 +73,8 @@ class Transition:
             self._remove(change, folder, name)
             self.result.done.append(change)
         elif must_remove_first(change) and status_of(name, folder) is not None:
-            self._remove(
-                change, folder, name
-            )  # such a change is listed twice, first for the removal
+            # such a change is listed twice, first for the removal
+            self._remove(change, folder, name)
         elif must_remove_first(change):
             self._create(Change(change.path, None, change.new), folder, name)
         else:

@@ -71,9 +71,8 @@ class Events:
                 private = {path for path in paths if is_private(path)}
                 if hints := paths - private:
                     yield hints
-                self._note_cookies(
-                    private
-                )  # after the hints, so that `wait_until_caught_up` covers them
+                # after the hints, so that `wait_until_caught_up` covers them
+                self._note_cookies(private)
 
     def _root_exists(self) -> bool:
         return os.path.isdir(self._root)

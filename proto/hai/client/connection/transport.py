@@ -41,10 +41,8 @@ _OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.keepalive_time_ms", 30_000),  # the server must permit this interval
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.max_pings_without_data", 0),
-    (
-        "grpc.use_local_subchannel_pool",
-        1,
-    ),  # a new channel does not inherit the back-off of an old one
+    # so that a new channel does not inherit the back-off of an old one
+    ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 5_000),
@@ -197,9 +195,10 @@ class Connection:
     def _convert_error(self, error: aio.AioRpcError) -> HaiError:
         if self._is_closed and error.code() is grpc.StatusCode.CANCELLED:
             return self._closed_error()
+        # imported late: most programs never have an error
         from hai.client.connection.grpc_errors import (
             to_error,
-        )  # imported late: most programs never have an error
+        )
 
         failure = to_error(error, self.profile.server, token=bool(self._metadata))
         if isinstance(failure, Unreachable | TimedOut):

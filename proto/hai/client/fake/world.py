@@ -280,9 +280,8 @@ def is_satisfied(after: AfterSpec, predecessor: Task) -> bool:
 def _predecessor_ended(world: World, task: Task, predecessor: Task) -> None:
     """Remove an ended predecessor from a task, or cancel the task because of its outcome."""
     links = (each for each in task.spec.options.after if each.task == predecessor.id)
-    after = next(
-        links, AfterSpec(task=predecessor.id, outcome="ended")
-    )  # inherited from another predecessor
+    # inherited from another predecessor
+    after = next(links, AfterSpec(task=predecessor.id, outcome="ended"))
     task.awaited.remove(predecessor.id)
     if not is_satisfied(after, predecessor):
         finish(

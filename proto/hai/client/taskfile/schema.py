@@ -198,9 +198,8 @@ def _integer_schema(field: FieldDescriptor, rule: Rule | None) -> dict[str, Any]
         }
     low, high = _INTEGERS[field.type]
     if isinstance(rule, Number):
-        zero_means_unset = (
-            _is_optional(field) and not field.has_presence
-        )  # 0 means that the field is not given
+        # 0 means that the field is not given
+        zero_means_unset = _is_optional(field) and not field.has_presence
         low, high = (
             max(low, min(rule.minimum, 0) if zero_means_unset else rule.minimum),
             min(high, rule.maximum),

@@ -99,9 +99,8 @@ class _Builder:
         if kind == "text":
             return Scalar(kind, node.value, node.value, mark)
         try:
-            value = self._scalars.construct_object(
-                node
-            )  # only the tags int, float, bool and null arrive here
+            # only the tags int, float, bool and null arrive here
+            value = self._scalars.construct_object(node)
         except (ValueError, KeyError, yaml.YAMLError) as error:
             raise Malformed(f"{node.value!r} is not a {kind}", mark) from error
         return Scalar(kind, node.value, value, mark)

@@ -97,9 +97,10 @@ def _require_id(ref: str) -> int:
 
 
 def _read_task_name(ref: str) -> str:
+    # imported late: only a yaml reference needs the reader
     from hai.client.taskfile.spec import (
         read_spec,
-    )  # imported late: only a yaml reference needs the reader
+    )
 
     return read_spec(Path(ref), rules=False).name
 

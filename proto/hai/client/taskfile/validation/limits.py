@@ -6,9 +6,8 @@ NAME_CHARS = 511
 WORKSPACE_CHARS = 255
 COMMAND_CHARS = 2047  # workspace, entrypoint and parameters together, as in HAI
 SPEC_BYTES = 256 * 1024
-VALUE_BYTES = (
-    128 * 1024 - 1
-)  # of one variable `NAME=value`: Linux refuses to start a program with a longer one
+# of one variable `NAME=value`: Linux refuses to start a program with a longer one
+VALUE_BYTES = 128 * 1024 - 1
 IMAGE_CHARS = 255
 REVISION_CHARS = 255
 URL_CHARS = 2048
