@@ -140,7 +140,7 @@ async def scripted() -> AsyncIterator[Scripted]:
 
 
 @pytest.fixture
-async def two() -> AsyncIterator[tuple[Scripted, Scripted]]:
+async def two_servers() -> AsyncIterator[tuple[Scripted, Scripted]]:
     """Two servers."""
     servers = Scripted(), Scripted()
     for server in servers:

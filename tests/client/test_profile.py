@@ -48,9 +48,9 @@ def stored(file: Path) -> Path:
 def test_malformed_addresses_and_tokens_are_refused_without_showing_the_token(
     server: str, token: str, words: str
 ) -> None:
-    with pytest.raises(UsageError, match=words) as told:
+    with pytest.raises(UsageError, match=words) as reported:
         Profile("p", server, token).check()
-    assert "cret" not in str(told.value)
+    assert "cret" not in str(reported.value)
 
 
 @pytest.mark.parametrize("server", ["a:1", "[::1]:7450", "a:1, b:2", "unix:/run/hai.sock"])

@@ -33,10 +33,10 @@ def test_a_file_of_another_user_is_read_without_noatime(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "f").write_bytes(b"text")
-    opened, asked = os.open, list[int]()
+    opened, calls = os.open, list[int]()
 
     def only_with_a_trace(path: str, flags: int) -> int:
-        asked.append(flags)
+        calls.append(flags)
         if flags != hashing._READ_FLAGS:
             raise PermissionError(1, "Operation not permitted", path)
         return opened(path, flags)
@@ -46,4 +46,4 @@ def test_a_file_of_another_user_is_read_without_noatime(
     monkeypatch.undo()
     assert read_all(file, 4) == b"text"
     os.close(file)
-    assert asked[-1] == hashing._READ_FLAGS
+    assert calls[-1] == hashing._READ_FLAGS

@@ -40,12 +40,12 @@ async def test_an_unreachable_address_is_skipped_also_for_calls_without_retry(
     assert len(scripted.calls) == 1
 
 
-async def test_the_next_address_is_used_when_the_server_dies(two: Any) -> None:
-    for number, server in enumerate(two):
+async def test_the_next_address_is_used_when_the_server_dies(two_servers: Any) -> None:
+    for number, server in enumerate(two_servers):
         server.unary["GetServerInfo"] = answering(ServerInfo(version=str(number)))
-    async with Client(several(*(server.profile.server for server in two))) as client:
+    async with Client(several(*(server.profile.server for server in two_servers))) as client:
         assert (await client.server.info()).version == "0"
-        await two[0].stop()
+        await two_servers[0].stop()
         assert (await client.server.info()).version == "1"
         assert (await client.server.info()).version == "1"
 
@@ -97,38 +97,40 @@ async def test_a_stream_continues_while_its_server_refuses_new_calls(
         await leaving
 
 
-async def test_an_unavailable_server_is_replaced_by_the_next_one(two: Any, refuse: Any) -> None:
-    two[0].unary["GetTask"] = refuse(StatusCode.UNAVAILABLE, "no server leads", "NO_LEADER")
-    two[1].unary["GetTask"] = answering(Task(id=7))
-    async with Client(several(*(server.profile.server for server in two))) as client:
+async def test_an_unavailable_server_is_replaced_by_the_next_one(
+    two_servers: Any, refuse: Any
+) -> None:
+    two_servers[0].unary["GetTask"] = refuse(StatusCode.UNAVAILABLE, "no server leads", "NO_LEADER")
+    two_servers[1].unary["GetTask"] = answering(Task(id=7))
+    async with Client(several(*(server.profile.server for server in two_servers))) as client:
         assert (await client.tasks.get(7)).id == 7
-    assert (len(two[0].calls), len(two[1].calls)) == (1, 1)
+    assert (len(two_servers[0].calls), len(two_servers[1].calls)) == (1, 1)
 
 
-async def test_a_stream_is_reopened_at_another_address(two: Any) -> None:
+async def test_a_stream_is_reopened_at_another_address(two_servers: Any) -> None:
     async def watch(request: Any, context: Any) -> AsyncIterator[Any]:
         yield WatchTasksResponse(version=request.after_version + 1)
         if request.after_version == 0:
             await context.abort(StatusCode.UNAVAILABLE, "it dies")
 
-    for server in two:
+    for server in two_servers:
         server.streams["WatchTasks"] = watch
-    heard = []
-    async with Client(several(*(server.profile.server for server in two))) as client:
+    received = []
+    async with Client(several(*(server.profile.server for server in two_servers))) as client:
         async for answer in client.tasks.watch():
-            heard.append(answer.version)
-            if len(heard) == 2:
+            received.append(answer.version)
+            if len(received) == 2:
                 break
-    assert heard == [1, 2]
-    assert (len(two[0].calls), len(two[1].calls)) == (1, 1)
+    assert received == [1, 2]
+    assert (len(two_servers[0].calls), len(two_servers[1].calls)) == (1, 1)
 
 
 async def test_the_error_names_all_addresses_if_none_answers() -> None:
-    wanted = several(f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}")
-    async with Client(wanted) as client:
+    expected = several(f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}")
+    async with Client(expected) as client:
         with pytest.raises(errors.Unreachable) as caught:
             await client.server.info()
-    assert wanted.server in caught.value.message
+    assert expected.server in caught.value.message
 
 
 def test_a_profile_stores_several_addresses(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -420,8 +420,8 @@ async def test_a_writer_with_many_requests_receives_a_refusal(connection: Connec
 async def test_a_writer_with_many_requests_receives_all_answers(connection: Connection) -> None:
     stub = connection.stub(Calls)
     for _ in range(20):
-        heard = [answer async for answer in connection.duplex(stub.answer, much())]
-        assert heard == [b"this", b"and that"]
+        received = [answer async for answer in connection.duplex(stub.answer, much())]
+        assert received == [b"this", b"and that"]
 
 
 async def test_no_request_waits_for_a_call_that_has_ended(connection: Connection) -> None:
@@ -499,5 +499,5 @@ async def test_the_status_of_the_server_takes_precedence(
         call.end(status)
     for status in after:
         asyncio.get_running_loop().call_later(0.0, call.end, status)
-    told = await stream.status()
-    assert (told.code(), told.details()) == expected
+    reported = await stream.status()
+    assert (reported.code(), reported.details()) == expected

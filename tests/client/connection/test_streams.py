@@ -36,16 +36,16 @@ async def versions(request: Any, context: Any) -> AsyncIterator[WatchTasksRespon
 
 async def test_a_watch_continues_after_a_restart_of_the_server(scripted) -> None:
     scripted.streams["WatchTasks"] = versions
-    seen: list[int] = []
+    received: list[int] = []
     async with Client(scripted.profile) as client:
         async for answer in client.tasks.watch("state:running"):
-            seen.append(answer.version)
-            if len(seen) in (3, 6):
+            received.append(answer.version)
+            if len(received) in (3, 6):
                 await scripted.stop()
                 await scripted.start()
-            if len(seen) == 9:
+            if len(received) == 9:
                 break
-    assert seen == list(range(1, 10))
+    assert received == list(range(1, 10))
     asked = [(r.after_version, r.filter) for _, r in scripted.calls]
     assert asked == [(0, "state:running"), (3, "state:running"), (6, "state:running")]
 
@@ -74,16 +74,16 @@ async def test_a_watch_fails_when_its_patience_is_exceeded(scripted) -> None:
 async def test_each_outage_is_reported_once(scripted, monkeypatch) -> None:
     monkeypatch.setattr("hai.client.connection.streams.NOTIFY_AFTER_SECONDS", 0.2)
     scripted.streams["WatchTasks"] = versions
-    told: list[str] = []
+    reported: list[str] = []
     async with Client(scripted.profile) as client:
-        watch = client.tasks.watch(patience=1.0, lost=lambda error: told.append(error.message))
+        watch = client.tasks.watch(patience=1.0, lost=lambda error: reported.append(error.message))
         await anext(watch)
         await scripted.stop()
         with pytest.raises(errors.Unreachable):
             async for _ in watch:
                 pass
-    assert len(told) == 1
-    assert scripted.profile.server in told[0]
+    assert len(reported) == 1
+    assert scripted.profile.server in reported[0]
 
 
 async def test_a_refused_watch_raises_the_error(scripted, refuse) -> None:
@@ -238,15 +238,15 @@ class Stream:
 
 async def test_merged_streams_keep_their_order_and_read_one_ahead() -> None:
     odd, even = Stream(1, 3, 5), Stream(2, 4)
-    seen: list[int] = []
+    received: list[int] = []
     async with aclosing(merge_streams(odd.say(), even.say())) as answers:
         first = await anext(answers)
         assert odd.asked + even.asked <= 2
-        seen.append(first)
-        while len(seen) < 5:
-            seen.append(await anext(answers))
-    assert [n for n in seen if n % 2] == [1, 3, 5]
-    assert [n for n in seen if not n % 2] == [2, 4]
+        received.append(first)
+        while len(received) < 5:
+            received.append(await anext(answers))
+    assert [n for n in received if n % 2] == [1, 3, 5]
+    assert [n for n in received if not n % 2] == [2, 4]
     assert (odd.closed, even.closed) == (True, True)
 
 

@@ -55,8 +55,8 @@ async def test_the_error_says_that_a_token_is_missing(scripted, refuse) -> None:
 
 
 async def test_a_call_with_retry_is_repeated(scripted, refuse) -> None:
-    away = refuse(StatusCode.UNAVAILABLE, "restarting")
-    scripted.unary["GetTask"] = flaky(away, 2, Task(id=7))
+    unavailable = refuse(StatusCode.UNAVAILABLE, "restarting")
+    scripted.unary["GetTask"] = flaky(unavailable, 2, Task(id=7))
     async with Client(scripted.profile) as client:
         assert (await client.tasks.get(7)).id == 7
     assert len(scripted.calls) == 3
@@ -83,8 +83,8 @@ async def test_a_call_is_repeated_until_a_server_leads(scripted, refuse, monkeyp
 
 
 async def test_create_is_repeated_with_the_same_request_id(scripted, refuse) -> None:
-    away = refuse(StatusCode.UNAVAILABLE, "restarting")
-    scripted.unary["CreateTask"] = flaky(away, 1, Task(id=1))
+    unavailable = refuse(StatusCode.UNAVAILABLE, "restarting")
+    scripted.unary["CreateTask"] = flaky(unavailable, 1, Task(id=1))
     async with Client(scripted.profile) as client:
         await client.tasks.create(TaskSpec(name="a"))
     first, second = (request.request_id for _, request in scripted.calls)
@@ -101,7 +101,7 @@ async def test_a_call_without_retry_is_made_once(scripted, refuse) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         pytest.param(None, "cannot read the certificate file", id="no file"),
         pytest.param("", "there is no certificate", id="empty"),
@@ -109,13 +109,13 @@ async def test_a_call_without_retry_is_made_once(scripted, refuse) -> None:
     ],
 )
 async def test_a_ca_file_without_a_certificate_is_reported(
-    tmp_path: Path, text: str | None, said: str
+    tmp_path: Path, text: str | None, message: str
 ) -> None:
     path = tmp_path / "ca.pem"
     if text is not None:
         path.write_text(text)
     async with Client(Profile("x", "hai.example.org:1", "t", ca=str(path))) as client:
-        with pytest.raises(errors.UsageError, match=said):
+        with pytest.raises(errors.UsageError, match=message):
             await client.server.info()
 
 
@@ -210,9 +210,9 @@ async def test_the_message_of_an_unavailable_server_is_kept(scripted, refuse) ->
 def test_a_connection_that_breaks_during_a_write_is_unreachable() -> None:
     """As a push finds it whose server is killed, or whose line is cut."""
     error = AioRpcError(StatusCode.INTERNAL, Metadata(), Metadata(), "Internal error from Core")
-    told = to_error(error, "host:1")
-    assert (type(told), told.reason) == (errors.Unreachable, "UNREACHABLE")
-    assert str(told) == "cannot reach the server at host:1: the connection was lost"
+    reported = to_error(error, "host:1")
+    assert (type(reported), reported.reason) == (errors.Unreachable, "UNREACHABLE")
+    assert str(reported) == "cannot reach the server at host:1: the connection was lost"
 
 
 async def test_an_invalid_error_has_every_violation(scripted, refuse) -> None:

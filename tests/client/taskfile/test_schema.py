@@ -35,8 +35,8 @@ def test_every_field_is_described() -> None:
 
 def test_options_without_effect_are_described_as_such() -> None:
     options = schema.json_schema()["$defs"]["OptionsSpec"]["properties"].items()
-    said = {name for name, field in options if "without effect" in field["description"]}
-    assert said == fields.WITHOUT_EFFECT
+    documented = {name for name, field in options if "without effect" in field["description"]}
+    assert documented == fields.WITHOUT_EFFECT
 
 
 def test_the_manual_names_every_field() -> None:

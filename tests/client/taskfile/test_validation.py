@@ -49,7 +49,7 @@ def document(path: str, value: object) -> dict[str, Any]:
     return made
 
 
-def told(made: dict[str, Any]) -> dict[str, str]:
+def violations_of(made: dict[str, Any]) -> dict[str, str]:
     """What is wrong with a task file, by path."""
     try:
         read_spec(made)
@@ -140,11 +140,11 @@ LIMITS = [
 def test_each_field_is_checked_at_its_limits(
     path: str, right: list[object], wrong: list[object], message: str
 ) -> None:
-    assert {repr(value): told(document(path, value)) for value in right} == {
+    assert {repr(value): violations_of(document(path, value)) for value in right} == {
         repr(value): {} for value in right
     }
     for value in wrong:
-        found = told(document(path, value))
+        found = violations_of(document(path, value))
         assert len(found) == 1, (value, found)
         [(where, what)] = found.items()
         assert where.startswith(path.split("[]")[0]), (value, found)
@@ -174,7 +174,7 @@ def test_each_field_is_checked_at_its_limits(
 def test_unreadable_values_are_reported_with_the_allowed_ones(
     text: str, path: str, message: str
 ) -> None:
-    found = told({**LEAST, **yaml.safe_load(text)})
+    found = violations_of({**LEAST, **yaml.safe_load(text)})
     assert list(found) == [path]
     assert message in found[path]
 
@@ -236,7 +236,7 @@ def test_conditions_between_fields_are_checked(
     for key, value in values.items():
         outer, _, name = key.rpartition(".")
         (made.setdefault(outer, {}) if outer else made)[name] = value
-    found = told(made)
+    found = violations_of(made)
     assert list(found) == ([path] if path else [])
     assert message in found.get(path, "")
 

@@ -39,12 +39,12 @@ def link(path: str, target: str) -> WorkspaceEntry:
     return WorkspaceEntry(path=path, kind=3, target=target)
 
 
-class Liar(WorkspaceServiceServicer):
+class LyingServer(WorkspaceServiceServicer):
     """Says what a test tells it to say."""
 
     def __init__(self) -> None:
         self.entries = [file()]
-        self.answers: Callable[[pb.FetchFilesRequest], list[pb.FetchFilesResponse]] = honest
+        self.answers: Callable[[pb.FetchFilesRequest], list[pb.FetchFilesResponse]] = honest_server
         self.pushed: list[pb.PushTreeResponse] = []
         self.breaks = 0
 
@@ -69,7 +69,7 @@ class Liar(WorkspaceServiceServicer):
             yield answer
 
 
-def honest(request: pb.FetchFilesRequest) -> list[pb.FetchFilesResponse]:
+def honest_server(request: pb.FetchFilesRequest) -> list[pb.FetchFilesResponse]:
     return [
         pb.FetchFilesResponse(
             parts=[pb.FilePart(index=i, size=len(CONTENT), last=True)], data=CONTENT
@@ -79,9 +79,9 @@ def honest(request: pb.FetchFilesRequest) -> list[pb.FetchFilesResponse]:
 
 
 @pytest.fixture
-async def liar() -> AsyncIterator[tuple[Liar, Connection]]:
+async def lying_server() -> AsyncIterator[tuple[LyingServer, Connection]]:
     """A server that lies, and a way to it."""
-    servicer, server = Liar(), aio.server()
+    servicer, server = LyingServer(), aio.server()
     add_WorkspaceServiceServicer_to_server(servicer, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
@@ -109,7 +109,7 @@ async def pull(root: Path, connection: Connection, mode: Mode = Mode.PULL) -> No
         session.index.close()
 
 
-def as_older_version(root: Path) -> bool:
+def is_unchanged(root: Path) -> bool:
     """Nothing new in the root, nothing else outside."""
     here = {p.name for p in root.iterdir()} - {".hfai"}
     outside = {p.name for p in root.parent.iterdir()}
@@ -117,8 +117,8 @@ def as_older_version(root: Path) -> bool:
     return here == {"mine"} and outside <= {"root", "precious", "data"} and precious
 
 
-async def test_valid_answers_are_accepted(liar, root: Path) -> None:
-    await pull(root, liar[1])
+async def test_valid_answers_are_accepted(lying_server, root: Path) -> None:
+    await pull(root, lying_server[1])
     assert (root / "a").read_bytes() == CONTENT
 
 
@@ -141,21 +141,21 @@ TREES = [
 ]
 
 
-async def test_private_paths_of_the_server_are_ignored(liar, root: Path) -> None:
+async def test_private_paths_of_the_server_are_ignored(lying_server, root: Path) -> None:
     private = [WorkspaceEntry(path=".hfai", kind=2), file(".hfai/workspace.yml"), file(".hfai/new")]
-    liar[0].entries = [*private, file("a")]
-    await pull(root, liar[1])
+    lying_server[0].entries = [*private, file("a")]
+    await pull(root, lying_server[1])
     assert (root / "a").read_bytes() == CONTENT
     assert b"\nname: " in (root / ".hfai/workspace.yml").read_bytes()
     assert not (root / ".hfai/new").exists()
 
 
 @pytest.mark.parametrize("entries", TREES)
-async def test_invalid_trees_of_the_server_are_refused(entries, liar, root: Path) -> None:
-    liar[0].entries = entries
+async def test_invalid_trees_of_the_server_are_refused(entries, lying_server, root: Path) -> None:
+    lying_server[0].entries = entries
     with pytest.raises(ProtocolViolation):
-        await pull(root, liar[1])
-    assert as_older_version(root)
+        await pull(root, lying_server[1])
+    assert is_unchanged(root)
 
 
 def part(data: bytes, index: int = 0, offset: int = 0, size: int | None = None, last: bool = True):
@@ -183,24 +183,26 @@ CONTENTS = [
 
 
 @pytest.mark.parametrize("answers", CONTENTS)
-async def test_invalid_contents_of_the_server_are_refused(answers, liar, root: Path) -> None:
-    liar[0].answers = lambda request: answers
+async def test_invalid_contents_of_the_server_are_refused(
+    answers, lying_server, root: Path
+) -> None:
+    lying_server[0].answers = lambda request: answers
     with pytest.raises(ProtocolViolation):
-        await pull(root, liar[1])
-    assert as_older_version(root)
+        await pull(root, lying_server[1])
+    assert is_unchanged(root)
 
 
-async def test_a_file_that_a_task_still_writes_is_a_conflict(liar, root: Path) -> None:
-    liar[0].answers = lambda request: [part(CONTENT * 2)]
-    remote = Remote(liar[1], "w")
+async def test_a_file_that_a_task_still_writes_is_a_conflict(lying_server, root: Path) -> None:
+    lying_server[0].answers = lambda request: [part(CONTENT * 2)]
+    remote = Remote(lying_server[1], "w")
     download = Download(0, await remote.task_files(7), root.parent / "data", task=7)
     with pytest.raises(Conflict, match="'a' has changed while it was fetched") as refused:
         await fetch_contents(remote, download, lambda files, size: None)
     assert "task 7 still writes it" in refused.value.hint
-    assert as_older_version(root)
+    assert is_unchanged(root)
 
 
-async def test_a_broken_download_is_resumed(liar, root: Path, monkeypatch) -> None:
+async def test_a_broken_download_is_resumed(lying_server, root: Path, monkeypatch) -> None:
     monkeypatch.setattr("hai_sync.remote.downloader.delays", lambda: iter([0.0] * 9))
     requested_offsets: list[int] = []
 
@@ -210,8 +212,8 @@ async def test_a_broken_download_is_resumed(liar, root: Path, monkeypatch) -> No
         end = min(offset + 4, len(CONTENT))
         return [part(CONTENT[offset:end], offset=offset, last=end == len(CONTENT))]
 
-    liar[0].answers = breaking
-    await pull(root, liar[1])
+    lying_server[0].answers = breaking
+    await pull(root, lying_server[1])
     assert requested_offsets == [0, 4, 8]
     assert (root / "a").read_bytes() == CONTENT
 
@@ -225,14 +227,14 @@ PUSHES = [
 
 
 @pytest.mark.parametrize("pushed", PUSHES)
-async def test_invalid_answers_to_a_push_are_refused(pushed, liar, root: Path) -> None:
-    liar[0].pushed = pushed
+async def test_invalid_answers_to_a_push_are_refused(pushed, lying_server, root: Path) -> None:
+    lying_server[0].pushed = pushed
     with pytest.raises((ProtocolViolation, ServerError)):  # gRPC may notice first
-        await pull(root, liar[1], Mode.PUSH)
-    assert as_older_version(root)
+        await pull(root, lying_server[1], Mode.PUSH)
+    assert is_unchanged(root)
 
 
-async def test_a_server_without_tags_has_no_tagged_revisions(liar) -> None:
-    remote = Remote(liar[1], "w")
+async def test_a_server_without_tags_has_no_tagged_revisions(lying_server) -> None:
+    remote = Remote(lying_server[1], "w")
     assert [each.number for each in await remote.revisions(9)] == [1]
     assert await remote.revisions(9, tagged=True) == []

@@ -14,5 +14,7 @@ def test_contents_are_serialized_as_by_protobuf(sizes: list[int], compressed: bo
     digests = [bytes([number]) * 32 for number in range(len(sizes))]
     data = [bytes([number + 1]) * size for number, size in enumerate(sizes)]
     made = messages.contents(digests, sizes, data, compressed)
-    told = PushContents(digests=digests, sizes=sizes, data=b"".join(data), compressed=compressed)
-    assert PushTreeRequest.FromString(made) == PushTreeRequest(contents=told)
+    reported = PushContents(
+        digests=digests, sizes=sizes, data=b"".join(data), compressed=compressed
+    )
+    assert PushTreeRequest.FromString(made) == PushTreeRequest(contents=reported)

@@ -45,10 +45,12 @@ def test_a_file_with_a_new_size_raises_file_changed(
     tmp_path: Path, large: LargeFile, size: int
 ) -> None:
     os.truncate(tmp_path / "f", size)
-    told: list[int] = []
+    reported: list[int] = []
     with pytest.raises(FileChanged):
-        told.extend(chunk.size for part in recipe_parts(tmp_path, large) for chunk in part.chunks)
-    assert sum(told) <= large.entry.size
+        reported.extend(
+            chunk.size for part in recipe_parts(tmp_path, large) for chunk in part.chunks
+        )
+    assert sum(reported) <= large.entry.size
 
 
 def test_a_file_that_was_written_raises_file_changed(tmp_path: Path, large: LargeFile) -> None:

@@ -225,7 +225,7 @@ def appending(path: Path) -> Iterator[Callable[[], None]]:
         end()
 
 
-async def deaf(root: str) -> AsyncGenerator[set[str] | None, None]:
+async def without_events(root: str) -> AsyncGenerator[set[str] | None, None]:
     """Tells of nothing but the begin."""
     yield None
     await asyncio.Event().wait()
@@ -233,7 +233,7 @@ async def deaf(root: str) -> AsyncGenerator[set[str] | None, None]:
 
 async def test_a_file_that_changed_while_it_was_read_is_polled(laptop, monkeypatch) -> None:
     """The event of the last change may have come while the file was read."""
-    monkeypatch.setattr("hai_sync.watch.events.changed_paths", deaf)
+    monkeypatch.setattr("hai_sync.watch.events.changed_paths", without_events)
     monkeypatch.setattr(daemon_module, "STABLE_TIMEOUT_SECONDS", 0.0)
     laptop.write("big.ckpt", b"x" * 20_000_000)
     async with running(laptop) as daemon:

@@ -24,14 +24,14 @@ REAL = Push.receive
 
 
 @dataclass(frozen=True, slots=True)
-class Small:
+class SmallServer:
     """A laptop, and the server's disk."""
 
     laptop: Laptop
     disk: Path
 
     @property
-    def arrived(self) -> int:
+    def received_bytes(self) -> int:
         """Bytes that wait for the next push."""
         return sum(
             path.stat().st_size for path in (self.laptop.cluster.parent / "incoming").iterdir()
@@ -39,7 +39,7 @@ class Small:
 
 
 @pytest.fixture
-async def small(tmp_path: Path) -> AsyncIterator[Small]:
+async def small_server(tmp_path: Path) -> AsyncIterator[SmallServer]:
     """128 MB for everything but the database of tasks."""
     with small_disk(tmp_path / "disk", 128) as disk:
         async with running_server(tmp_path / "home", nodes=1, shared=str(disk)) as server:
@@ -50,20 +50,22 @@ async def small(tmp_path: Path) -> AsyncIterator[Small]:
             session = open_session(local, connection)
             workspace = await session.remote.create()
             laptop = Laptop(root, session, Path(workspace.path))
-            yield Small(laptop, disk)
+            yield SmallServer(laptop, disk)
             laptop.session.index.close()
             await connection.close()
 
 
-async def test_a_push_that_does_not_fit_is_refused_before_it_is_sent(small: Small) -> None:
-    laptop = small.laptop
+async def test_a_push_that_does_not_fit_is_refused_before_it_is_sent(
+    small_server: SmallServer,
+) -> None:
+    laptop = small_server.laptop
     laptop.write("kept", "1")
     await laptop.sync()
     laptop.write("large", os.urandom(130 * MB))
-    with pytest.raises(LimitReached, match="the storage of workspaces is full") as told:
+    with pytest.raises(LimitReached, match="the storage of workspaces is full") as reported:
         await laptop.sync()
-    assert told.value.reason == "DISK_FULL"
-    assert (laptop.on_cluster(), small.arrived) == ({"kept": b"1"}, 0)
+    assert reported.value.reason == "DISK_FULL"
+    assert (laptop.on_cluster(), small_server.received_bytes) == ({"kept": b"1"}, 0)
     (laptop.root / "large").unlink()
     laptop.write("other", "2")
     await laptop.sync()
@@ -71,40 +73,40 @@ async def test_a_push_that_does_not_fit_is_refused_before_it_is_sent(small: Smal
 
 
 async def test_a_disk_that_fills_during_a_push_keeps_the_reserve(
-    small: Small, monkeypatch: pytest.MonkeyPatch
+    small_server: SmallServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever pushes less afterwards gets the room that the broken push took, also with nothing else to push."""
-    laptop = small.laptop
+    laptop = small_server.laptop
     laptop.write("kept", "1")
     await laptop.sync()
     laptop.write("large", os.urandom(24 * MB))
-    fills(monkeypatch, small.disk, after=8 * MB)
+    fills(monkeypatch, small_server.disk, after=8 * MB)
     for _ in range(2):
         with pytest.raises(LimitReached, match="reserve of the database"):
             await laptop.sync()
-    assert (small.disk / "filling").exists()
+    assert (small_server.disk / "filling").exists()
     # Of the reserve of 6 MB: what was on its way when the disk filled may have taken some
-    assert os.statvfs(small.disk).f_bavail * 4096 > 2 * MB
-    assert small.arrived > 4 * MB
+    assert os.statvfs(small_server.disk).f_bavail * 4096 > 2 * MB
+    assert small_server.received_bytes > 4 * MB
     assert laptop.on_cluster() == {"kept": b"1"}
     (laptop.root / "large").unlink()
     await laptop.sync()
-    assert (small.arrived, laptop.on_cluster()) == (0, {"kept": b"1"})
+    assert (small_server.received_bytes, laptop.on_cluster()) == (0, {"kept": b"1"})
 
 
 async def test_received_contents_are_used_by_the_next_push(
-    small: Small, monkeypatch: pytest.MonkeyPatch
+    small_server: SmallServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    laptop = small.laptop
+    laptop = small_server.laptop
     laptop.write("large", os.urandom(64 * MB))
-    fills(monkeypatch, small.disk, after=48 * MB)
+    fills(monkeypatch, small_server.disk, after=48 * MB)
     with pytest.raises(LimitReached):
         await laptop.sync()
-    (small.disk / "filling").unlink()
+    (small_server.disk / "filling").unlink()
     monkeypatch.setattr(Push, "receive", REAL)
     report = await laptop.sync()
     assert report.wire_bytes < 40 * MB
-    assert (laptop.on_cluster(), small.arrived) == (laptop.read(), 0)
+    assert (laptop.on_cluster(), small_server.received_bytes) == (laptop.read(), 0)
 
 
 def fills(monkeypatch: pytest.MonkeyPatch, disk: Path, *, after: int) -> None:

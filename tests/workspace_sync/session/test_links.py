@@ -166,7 +166,7 @@ async def test_nothing_is_written_through_a_copied_link(laptop, outside: Path, m
     assert shape(outside) == before
 
 
-class Meanwhile(NullListener):
+class OnEveryStage(NullListener):
     """Does something whenever a part of a sync begins."""
 
     def __init__(self, name: str, work: Callable[[], None]) -> None:
@@ -201,7 +201,7 @@ async def test_a_pull_writes_nothing_through_a_parent_that_was_replaced(
         (laptop.cluster / path).parent.mkdir(exist_ok=True, parents=True)
         (laptop.cluster / path).write_text("from the cluster")
     work = replaced_by_link(laptop.root / "d", laptop.root.parent / "chain", outside)
-    laptop.session.listener = Meanwhile("download", work)
+    laptop.session.listener = OnEveryStage("download", work)
     laptop.session.forget_hints()
     report = await laptop.session.sync(SyncOptions(Rules(Mode.PULL, Policy.REMOTE)))
     assert report.problems
@@ -218,7 +218,7 @@ async def test_a_push_writes_nothing_through_a_parent_that_was_replaced(
     for path in ("d/x", "d/new", "d/e/y", "d/e/z/new"):
         laptop.write(path, "from the laptop")
     work = replaced_by_link(laptop.cluster / "d", laptop.cluster.parent / "chain", outside)
-    laptop.session.listener = Meanwhile("upload", work)
+    laptop.session.listener = OnEveryStage("upload", work)
     laptop.session.forget_hints()
     await laptop.session.sync(SyncOptions(Rules(Mode.PUSH, Policy.LOCAL), many_removals=True))
     assert shape(outside) == before

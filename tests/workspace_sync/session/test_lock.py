@@ -14,10 +14,10 @@ from hai_sync.session.lock import lock_workspace
 
 
 async def test_a_free_lock_is_acquired_at_once(tmp_path: Path) -> None:
-    said: list[str] = []
-    async with lock_workspace(tmp_path / "new", lambda: said.append("wait")):
+    messages: list[str] = []
+    async with lock_workspace(tmp_path / "new", lambda: messages.append("wait")):
         assert (tmp_path / "new" / "lock").exists()
-    assert not said
+    assert not messages
 
 
 async def test_the_event_loop_runs_while_the_lock_is_awaited(

@@ -19,7 +19,7 @@ from hai_sync.session.options import NullListener, Report, SyncOptions
 LARGE = 3_000_000
 
 
-class At(NullListener):
+class OnStage(NullListener):
     """Does something once, when a part of a sync begins."""
 
     def __init__(self, name: str, work: Callable[[], None]) -> None:
@@ -34,7 +34,7 @@ class At(NullListener):
 
 async def pushed(laptop, stage: str, work: Callable[[], None]) -> Report:
     """The report of a push in which something happens."""
-    laptop.session.listener = At(stage, work)
+    laptop.session.listener = OnStage(stage, work)
     laptop.session.forget_hints()
     return await laptop.session.sync(SyncOptions(Rules(Mode.PUSH)))
 
@@ -90,17 +90,17 @@ def test_a_directory_removed_before_it_is_read_is_no_problem(tmp_path: Path) -> 
     (tmp_path / "d/e/f").write_text("1")
     calls = iter(range(9))
 
-    def removed_at_the_second() -> bool:
+    def removed_on_second_call() -> bool:
         if next(calls) == 1:
             shutil.rmtree(tmp_path / "d")
         return False
 
-    found = scan(tmp_path, ScanCache(cancelled=removed_at_the_second), Filter())
+    found = scan(tmp_path, ScanCache(cancelled=removed_on_second_call), Filter())
     assert (found.problems, found.tree) == ({}, {})
 
 
 @contextmanager
-def churning(root: Path, paths: Sequence[str]) -> Iterator[None]:
+def changing_files(root: Path, paths: Sequence[str]) -> Iterator[None]:
     """A program makes and removes files, links and directories of these names."""
     over = threading.Event()
 
@@ -127,7 +127,7 @@ def churning(root: Path, paths: Sequence[str]) -> Iterator[None]:
 def test_scans_beside_a_busy_program_report_no_unreadable_file(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("1")
     names = ["a", "b", "c"]
-    with churning(tmp_path, names):
+    with changing_files(tmp_path, names):
         for _ in range(100):
             found = scan(tmp_path, ScanCache(), Filter())
             again = rescan(found, names, Filter())
@@ -139,7 +139,7 @@ def test_scans_beside_a_busy_program_report_no_unreadable_file(tmp_path: Path) -
 
 async def test_pushes_beside_a_busy_program_succeed(laptop) -> None:
     laptop.write("code.py", "1")
-    with churning(laptop.root, ["t1.txt", "t2.txt", "t3.txt"]):
+    with changing_files(laptop.root, ["t1.txt", "t2.txt", "t3.txt"]):
         for number in range(10):
             laptop.write("code.py", str(number))
             report = await laptop.sync(Mode.PUSH)

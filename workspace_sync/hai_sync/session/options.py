@@ -69,9 +69,8 @@ class NullListener:
         """Do nothing."""
 
 
-@dataclass(
-    slots=True, repr=False
-)  # no repr: asyncio.run would format it, which takes longer than a scan
+# no repr: asyncio.run would format it, which takes longer than a scan
+@dataclass(slots=True, repr=False)
 class Report:
     """What a sync found and did."""
 
