@@ -10,8 +10,8 @@ import pytest
 
 from hai.client.fake.server import FakeClient
 from hai.v1.task_pb2 import TASK_OUTCOME_FAILED
-from hai_tui.cli.containers import forwarding
-from hai_tui.cli.containers.options import service_line_pattern
+from hai_tui.cli.commands.catalog.container_services import service_line_pattern
+from hai_tui.cli.tunnels import forwarding
 
 
 def create(hai: Any, *options: str) -> Any:
@@ -153,7 +153,7 @@ async def test_a_forwarded_port_carries_bytes_both_ways(fake: FakeClient) -> Non
     """The fake's tunnels say what they hear."""
     heard: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     serving = asyncio.ensure_future(
-        forwarding.serve(
+        forwarding.forward_ports(
             fake,
             1,
             0,

@@ -16,7 +16,7 @@ import pytest
 
 from hai.client import profile as profiles
 from hai_tui.cli.commands.cluster import up as up_command
-from hai_tui.cli.server.local_server import ended, is_ours, running
+from hai_tui.cli.server.local_server import find_server, is_server_of, wait_for_exit
 
 STAND_IN = """
 import asyncio, json, os, signal, sys
@@ -70,9 +70,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     place = tmp_path / "home"
     place.mkdir()
     yield place
-    if found := running(place):
+    if found := find_server(place):
         os.kill(found.pid, signal.SIGKILL)
-        ended(found.pid, 10)
+        wait_for_exit(found.pid, 10)
 
 
 def hai(*argv: str) -> subprocess.CompletedProcess[str]:
@@ -84,7 +84,7 @@ def hai(*argv: str) -> subprocess.CompletedProcess[str]:
 def test_up_again_and_down(home: Path) -> None:
     up = hai("up", "--home", str(home), "--nodes", "3", "--gpus", "2", "--json")
     assert up.returncode == 0, up.stderr
-    found = running(home)
+    found = find_server(home)
     assert found is not None
     assert json.loads(up.stdout) == {"address": found.address, "pid": found.pid}
     arguments = json.loads((home / "argv.json").read_text())
@@ -93,7 +93,7 @@ def test_up_again_and_down(home: Path) -> None:
     assert (stored.server, stored.token, profiles.current()) == (found.address, "s3cret", "local")
 
     again = hai("up", "--home", str(home), "--gpus", "8")
-    assert (again.returncode, running(home)) == (0, found)
+    assert (again.returncode, find_server(home)) == (0, found)
     assert "running already" in again.stderr
     assert "for --gpus 8: `hai down`, then `hai up` again" in again.stderr
 
@@ -106,16 +106,16 @@ def test_up_again_and_down(home: Path) -> None:
 
     down = hai("down", "--home", str(home))
     assert down.returncode == 0, down.stderr
-    assert running(home) is None
+    assert find_server(home) is None
     assert (home / "swept").exists()
 
 
 def test_down_sweeps_what_a_killed_server_left(home: Path) -> None:
     assert hai("up", "--home", str(home)).returncode == 0
-    found = running(home)
+    found = find_server(home)
     assert found is not None
     os.kill(found.pid, signal.SIGKILL)
-    assert ended(found.pid, 10)
+    assert wait_for_exit(found.pid, 10)
     down = hai("down", "--home", str(home))
     assert down.returncode == 0
     assert "no server runs" in down.stderr
@@ -128,7 +128,7 @@ def test_down_kills_what_does_not_stop(home: Path) -> None:
     down = hai("down", "--home", str(home), "--timeout", "0.2")
     assert down.returncode == 0
     assert "was killed" in down.stderr
-    assert running(home) is None
+    assert find_server(home) is None
 
 
 def test_up_shows_why_the_server_did_not_start(home: Path) -> None:
@@ -159,7 +159,7 @@ def test_of_several_at_once_one_starts_the_server_and_all_succeed(home: Path) ->
     ]
     told = [up.communicate(timeout=60) for up in starting]
     assert [up.returncode for up in starting] == [0, 0, 0], told
-    found = running(home)
+    found = find_server(home)
     assert found is not None
     assert [json.loads(out)["pid"] for out, _ in told] == [found.pid] * 3
     log = (home / "server.log").read_text()
@@ -180,7 +180,7 @@ def test_up_gives_up_and_leaves_nothing(home: Path) -> None:
     up = hai("up", "--home", str(home), "--timeout", "0")
     assert up.returncode == 1
     assert "was stopped" in up.stderr
-    assert running(home) is None
+    assert find_server(home) is None
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -200,7 +200,7 @@ def test_foreground_ends_with_its_server(home: Path, number: signal.Signals) -> 
         else:
             os.killpg(up.pid, number)  # as a terminal does
         up.stderr.read()
-    assert running(home) is None
+    assert find_server(home) is None
     assert up.returncode not in (None, 0), "the stand-in dies of the signal, and we say so"
 
 
@@ -212,14 +212,14 @@ def test_down_without_a_home(tmp_path: Path) -> None:
 
 def test_a_pid_that_was_given_to_somebody_else_is_not_ours(home: Path) -> None:
     (home / "server.json").write_text(json.dumps({"address": "127.0.0.1:1", "pid": os.getpid()}))
-    assert running(home) is None
-    assert not is_ours(os.getpid(), home)
+    assert find_server(home) is None
+    assert not is_server_of(os.getpid(), home)
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"pid": 1}', '{"address": "a", "pid": "x"}'])
 def test_a_damaged_server_file_counts_as_none(home: Path, content: str) -> None:
     (home / "server.json").write_text(content)
-    assert running(home) is None
+    assert find_server(home) is None
 
 
 @pytest.mark.parametrize(
@@ -234,5 +234,5 @@ def test_a_server_that_could_not_even_say_why_is_told_by_its_disk(
 ) -> None:
     (tmp_path / "server.log").write_text("an old line\n")
     monkeypatch.setattr(up_command, "disk_usage", lambda path: SimpleNamespace(free=free))
-    told = up_command._failure("the server ended with exit code 1", tmp_path / "server.log", 12)
+    told = up_command._start_error("the server ended with exit code 1", tmp_path / "server.log", 12)
     assert words.format(home=tmp_path) in told.message

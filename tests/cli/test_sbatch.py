@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hai_tui.cli.submission import sbatch_options
-from hai_tui.cli.submission.sbatch_script import Directive, body_notes, directives, wrapped
+from hai_tui.cli.submission.sbatch_script import Directive, body_notes, read_directives, wrap_script
 
 DDP = """\
 #!/bin/bash -l
@@ -68,7 +68,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def job(text: str) -> sbatch_options.Job:
     script = f"#!/bin/bash\n#SBATCH {text}\n"
-    return sbatch_options.read_job(directives(script, "a.sh"), "a.sh", "/here")
+    return sbatch_options.read_job(read_directives(script, "a.sh"), "a.sh", "/here")
 
 
 def test_a_distributed_training(place: Path, hai, fake) -> None:
@@ -172,7 +172,7 @@ def test_parts_of_nodes_are_for_groups_whose_nodes_are_shared(
     ],
 )
 def test_how_a_line_is_read(line: str, expected: list[tuple[str, str]]) -> None:
-    found = directives(f"#!/bin/sh\n\n# a comment\n#SBATCH {line}\necho\n", "a.sh")
+    found = read_directives(f"#!/bin/sh\n\n# a comment\n#SBATCH {line}\necho\n", "a.sh")
     assert found == [Directive(4, name, value) for name, value in expected]
 
 
@@ -180,7 +180,7 @@ def test_lines_behind_the_first_command_and_others_comments_are_none() -> None:
     script = (
         "#!/bin/sh\n##SBATCH -N 1\n#SBATCHX -N 2\n# SBATCH -N 3\n#SBATCH -N 4\ncd\n#SBATCH -N 5\n"
     )
-    assert directives(script, "a.sh") == [Directive(5, "nodes", "4")]
+    assert read_directives(script, "a.sh") == [Directive(5, "nodes", "4")]
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_lines_behind_the_first_command_and_others_comments_are_none() -> None:
     [("30", 1800), ("30:15", 1815), ("1:30:00", 5400), ("2-0", 172_800), ("1-12:30", 131_400), ("1-0:0:1", 86_401)],
 )  # fmt: skip
 def test_times_are_those_of_slurm(text: str, seconds: int) -> None:
-    assert sbatch_options.time_seconds(text) == seconds
+    assert sbatch_options.parse_time(text) == seconds
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_times_are_those_of_slurm(text: str, seconds: int) -> None:
     ],
 )  # fmt: skip
 def test_what_a_rank_gets(text: str, nodes: int, expected: tuple[int, int, int]) -> None:
-    assert sbatch_options.parts(job(text), nodes) == expected
+    assert sbatch_options.node_parts(job(text), nodes) == expected
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_a_script_finds_the_variables_of_slurm_and_its_arguments(tmp_path: Path)
     script.write_text(
         'echo "$SLURM_JOB_ID $SLURM_NODEID $SLURM_NNODES $SLURM_JOB_NAME ${SLURM_ARRAY_TASK_ID-none} $0 $#"'
     )
-    program, arguments = wrapped([str(script), "a b", ""])
+    program, arguments = wrap_script([str(script), "a b", ""])
     here = {
         "PATH": "/usr/bin:/bin",
         "HAI_TASK_ID": "7",

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from hai.v1.node_pb2 import Group
-from hai_tui.cli.commands.cluster.tui import line
+from hai_tui.cli.commands.cluster.tui import page_line
 
 
 def test_top_shows_groups_running_tasks_and_the_queue(hai) -> None:
@@ -54,7 +54,7 @@ def test_the_app_needs_a_terminal_and_says_what_does_not(hai, command: list[str]
     ],
 )
 def test_words_are_what_a_colon_takes(words: tuple[str, ...], told: str) -> None:
-    assert line(words) == told
+    assert page_line(words) == told
 
 
 def test_status_without_a_task_shows_the_cluster_and_ones_own_tasks(hai) -> None:

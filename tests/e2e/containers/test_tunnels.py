@@ -28,7 +28,7 @@ from hai_backend.api.server.router import Router
 from hai_backend.api.server.server import Endpoint, build_server
 from hai_backend.launch import processes
 from hai_backend.proxy.listener import Listener, forward_to
-from hai_tui.cli.containers import forwarding
+from hai_tui.cli.tunnels import forwarding
 from tests.support.service_cluster import CLUSTERS, ServiceCluster, browser
 
 BIG = 8 * 1024 * 1024
@@ -193,7 +193,7 @@ async def test_what_cannot_work_is_told_before_a_port_leads_there(cluster: Servi
         listening = asyncio.Event()
         work = [
             asyncio.ensure_future(
-                forwarding.serve(
+                forwarding.forward_ports(
                     cluster.client,
                     task.id,
                     0,

@@ -1,1 +1,1 @@
-"""The server of this machine, and servers in a Kubernetes cluster."""
+"""Servers on this machine and in a Kubernetes cluster."""

@@ -1,4 +1,4 @@
-"""What `hai cluster up` would change: objects that come, change and go, from the manifests and the cluster."""
+"""Computes what `hai cluster up` would change, from the manifests and the cluster."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import Any
 from hai.client import errors
 from hai_tui.cli.server.helm import Cluster
 
-_KEEP = "helm.sh/resource-policy"
+_RESOURCE_POLICY = "helm.sh/resource-policy"
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Names are KIND/NAME. `diff` is kubectl's; values of secrets are not in it."""
+    """Objects to create and delete, as KIND/NAME, and the diff of kubectl, which contains no values of secrets."""
 
     created: tuple[str, ...]
     deleted: tuple[str, ...]
     diff: str
 
     @property
-    def changes(self) -> bool:
+    def has_changes(self) -> bool:
         return bool(self.created or self.deleted or self.diff)
 
 
-def plan(cluster: Cluster, manifest: str) -> Plan:
-    """`manifest`: the manifests. Raises HaiError."""
+def make_plan(cluster: Cluster, manifest: str) -> Plan:
+    """Compare manifests with the cluster. Raise HaiError."""
     new = dict(_objects(manifest))
     old = dict(_objects(_installed(cluster)))
     existing = "\n---\n".join(json.dumps(body) for name, body in new.items() if name in old)
@@ -56,4 +56,4 @@ def _objects(manifests: str) -> Iterator[tuple[str, Any]]:
 
 
 def _is_retained(body: Any) -> bool:
-    return (body["metadata"].get("annotations") or {}).get(_KEEP) == "keep"
+    return (body["metadata"].get("annotations") or {}).get(_RESOURCE_POLICY) == "keep"

@@ -1,6 +1,6 @@
-"""Helm and kubectl as programs: the command line never loads a client of Kubernetes.
+"""Runs Helm and kubectl, so that the command line needs no Kubernetes client.
 
-They are called with lists of arguments, never through a shell; what they say when they fail becomes one of our errors.
+Arguments are passed as lists, never through a shell. A failure becomes one of our errors.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hai.client import errors
 
 _NAMES = {"helm": "Helm 4", "kubectl": "kubectl"}
 _HINT = "docs/deploy.md says what `hai cluster` needs"
-_MEANINGS: tuple[tuple[tuple[str, ...], type[errors.HaiError], str], ...] = (
+_ERROR_KINDS: tuple[tuple[tuple[str, ...], type[errors.HaiError], str], ...] = (
     (('context "', "context was not found", "invalid configuration"), errors.UsageError, ""),
     (("no such file",), errors.UsageError, ""),
     (
@@ -41,7 +41,7 @@ _MEANINGS: tuple[tuple[tuple[str, ...], type[errors.HaiError], str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """How a program has ended."""
+    """The result of a program."""
 
     code: int
     out: str
@@ -50,7 +50,7 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """One release in one namespace of one cluster."""
+    """A release of Helm in a namespace of a cluster."""
 
     release: str
     namespace: str
@@ -58,44 +58,50 @@ class Cluster:
     context: str | None
 
     def helm(self, *arguments: str) -> str:
-        """What Helm prints. Raises HaiError."""
-        return _checked(
+        """Run Helm and return its output. Raise HaiError."""
+        return _require_success(
             "helm", _run(["helm", *arguments, *self._cluster_arguments("--kube-context")])
         )
 
     def release_options(self) -> tuple[str, ...]:
-        """Arguments for changes. Helm 4 would take over fields of others, who may have set them for a reason."""
-        version = _checked("helm", _run(["helm", "version", "--template={{.Version}}"]))
+        """Return arguments for commands that change a release. By default, Helm 4 would take over fields that others
+        have set.
+        """
+        version = _require_success("helm", _run(["helm", "version", "--template={{.Version}}"]))
         return () if version.strip().startswith("v3.") else ("--server-side=false",)
 
     def kubectl(
         self, *arguments: str, stdin_text: str | None = None, accepted_codes: Sequence[int] = (0,)
     ) -> str:
-        """What kubectl prints; `stdin_text` is its standard input. Raises HaiError."""
-        done = _run(["kubectl", *arguments, *self._cluster_arguments("--context")], stdin_text)
-        return done.out if done.code in accepted_codes else _checked("kubectl", done)
+        """Run kubectl with that standard input and return its output. Raise HaiError."""
+        completed = _run(["kubectl", *arguments, *self._cluster_arguments("--context")], stdin_text)
+        return (
+            completed.out
+            if completed.code in accepted_codes
+            else _require_success("kubectl", completed)
+        )
 
     def follow(self, on_line: Callable[[str], None], *arguments: str) -> None:
-        """Run kubectl, and tell each line as it comes. Raises HaiError."""
+        """Run kubectl and pass on each line of its output. Raise HaiError."""
         command = ["kubectl", *arguments, *self._cluster_arguments("--context")]
         output_lines: list[str] = []
-        with _started(command) as child:
+        with _start(command) as child:
             for line in _lines(child):
                 output_lines.append(line)
                 on_line(line)
         if child.returncode:
-            _checked("kubectl", Completed(child.returncode, "", "\n".join(output_lines)))
+            _require_success("kubectl", Completed(child.returncode, "", "\n".join(output_lines)))
 
     def _cluster_arguments(self, context: str) -> list[str]:
-        named = {"--kubeconfig": self.kubeconfig, context: self.context}
+        options = {"--kubeconfig": self.kubeconfig, context: self.context}
         return [
             f"--namespace={self.namespace}",
-            *(f"{flag}={value}" for flag, value in named.items() if value),
+            *(f"{flag}={value}" for flag, value in options.items() if value),
         ]
 
 
 def chart() -> Path:
-    """The chart, from the installed package or from the checkout."""
+    """Return the directory of the chart, from the installed package or from the checkout."""
     import hai_tui
 
     package = Path(hai_tui.__file__).parent
@@ -106,15 +112,15 @@ def chart() -> Path:
 
 
 def _run(command: list[str], stdin_text: str | None = None) -> Completed:
-    _needed(command[0])
-    done = subprocess.run(
+    _require_installed(command[0])
+    completed = subprocess.run(
         command, input=stdin_text, capture_output=True, encoding="utf-8", check=False
     )
-    return Completed(done.returncode, done.stdout, done.stderr)
+    return Completed(completed.returncode, completed.stdout, completed.stderr)
 
 
-def _started(command: list[str]) -> subprocess.Popen[str]:
-    _needed(command[0])
+def _start(command: list[str]) -> subprocess.Popen[str]:
+    _require_installed(command[0])
     return subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -129,24 +135,24 @@ def _lines(child: subprocess.Popen[str]) -> Iterator[str]:
     return (line.rstrip() for line in child.stdout if line.strip())
 
 
-def _needed(program: str) -> None:
+def _require_installed(program: str) -> None:
     if shutil.which(program) is None:
         message = f"{_NAMES[program]} is not installed"
         raise errors.HaiError(message, reason="NOT_INSTALLED", hint=_HINT)
 
 
-def _checked(program: str, done: Completed) -> str:
-    if done.code == 0:
-        return done.out
-    output_lines = _sentence(done.err) or f"exit code {done.code}"
-    for fragments, kind, hint in _MEANINGS:
-        if any(fragment in done.err.lower() for fragment in fragments):
+def _require_success(program: str, completed: Completed) -> str:
+    if completed.code == 0:
+        return completed.out
+    output_lines = _error_message(completed.err) or f"exit code {completed.code}"
+    for fragments, kind, hint in _ERROR_KINDS:
+        if any(fragment in completed.err.lower() for fragment in fragments):
             raise kind(f"{program}: {output_lines}", hint=hint)
     raise errors.HaiError(f"{program}: {output_lines}", reason="FAILED")
 
 
-def _sentence(output_lines: str) -> str:
-    """From the last line that begins an error; what comes before it are warnings."""
+def _error_message(output_lines: str) -> str:
+    """Return the last error of the output. The lines before it are warnings."""
     lines = output_lines.strip().splitlines()
     starts = [i for i, line in enumerate(lines) if line.lower().startswith("error")]
     message = "\n".join(lines[starts[-1] :] if starts else lines[-1:])

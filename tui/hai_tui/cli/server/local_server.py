@@ -1,8 +1,8 @@
-"""The home of a server on this machine, and the process that serves it.
+"""The data directory ("home") of a server on this machine, and the process of the server.
 
-The server leaves two files there: `server.json` with address, pid and perhaps a certificate
-authority, and `admin.token`. A pid may have been given to another process since, so it counts only
-when the process's command line says that it is our server with this home.
+The server writes two files there: `server.json` with its address, its pid and perhaps a certificate authority, and
+`admin.token`. Another process may have the pid by now. So the pid counts only if the command line of the process is
+that of a server with this home.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from pathlib import Path
 import click
 
 MODULE = "hai_backend.main"
-"""Run as a program, never imported: the command works without the server's packages."""
+"""The server is started as a program and never imported, because its packages may not be installed."""
 
-NEEDED = "sqlalchemy"
-"""Our own modules come with every wheel; what the server runs on comes only with [backend]."""
+REQUIRED_MODULE = "sqlalchemy"
+"""A package that only the extra [backend] installs. Our own modules are in every wheel."""
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
-    """A server that lives."""
+class RunningServer:
+    """A running server."""
 
     address: str
     pid: int
@@ -35,7 +35,7 @@ class Running:
 
 
 def home_path(chosen: str | None) -> Path:
-    """--home, else $HAI_HOME, else the user's data directory."""
+    """Return --home, else $HAI_HOME, else the user's data directory."""
     if path := chosen or os.environ.get("HAI_HOME"):
         return Path(path).expanduser().resolve()
     from platformdirs import user_data_path
@@ -43,18 +43,20 @@ def home_path(chosen: str | None) -> Path:
     return user_data_path("hai")
 
 
-def running(home: Path) -> Running | None:
-    """The server of this home, if its process lives."""
+def find_server(home: Path) -> RunningServer | None:
+    """Return the server of this home if its process runs."""
     try:
-        facts = json.loads((home / "server.json").read_text("utf-8"))
-        found = Running(str(facts["address"]), int(facts["pid"]), str(facts.get("ca") or ""))
+        fields = json.loads((home / "server.json").read_text("utf-8"))
+        server = RunningServer(
+            str(fields["address"]), int(fields["pid"]), str(fields.get("ca") or "")
+        )
     except (FileNotFoundError, json.JSONDecodeError, KeyError, TypeError, ValueError):
         return None
-    return found if is_ours(found.pid, home) else None
+    return server if is_server_of(server.pid, home) else None
 
 
-def is_ours(pid: int, home: Path) -> bool:
-    """True when the process is a server with this home."""
+def is_server_of(pid: int, home: Path) -> bool:
+    """Return True if the process is a server with this home."""
     try:
         argv = os.fsdecode(Path(f"/proc/{pid}/cmdline").read_bytes()).split("\0")
     except OSError:
@@ -63,8 +65,8 @@ def is_ours(pid: int, home: Path) -> bool:
     return is_server and any(Path(arg).resolve() == home for arg in argv if os.sep in arg)
 
 
-def ended(pid: int, timeout: float) -> bool:
-    """Wait for a process that may not be our child; True when it is gone."""
+def wait_for_exit(pid: int, timeout: float) -> bool:
+    """Wait for a process that may not be our child. Return True if it has ended."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -76,21 +78,23 @@ def ended(pid: int, timeout: float) -> bool:
         os.close(handle)
 
 
-def command(home: Path, *more: str) -> list[str]:
-    """The command line of the server, or of a chore that it does for a home."""
-    return [sys.executable, "-m", MODULE, "--home", str(home), *more]
+def command(home: Path, *options: str) -> list[str]:
+    """Return the command line of the server, or of a maintenance action on its home."""
+    return [sys.executable, "-m", MODULE, "--home", str(home), *options]
 
 
-def sweep(home: Path) -> None:
-    """End every agent and program of a home that no server runs in. Raises ClickException."""
-    done = subprocess.run(command(home, "--sweep"), capture_output=True, text=True, check=False)
-    if done.returncode:
-        output = (done.stderr or done.stdout).strip()
-        raise click.ClickException(f"agents of {home} may be left: the sweep failed: {output}")
+def end_leftovers(home: Path) -> None:
+    """End all agents and programs of a home without a running server. Raise ClickException."""
+    completed = subprocess.run(
+        command(home, "--sweep"), capture_output=True, text=True, check=False
+    )
+    if completed.returncode:
+        output = (completed.stderr or completed.stdout).strip()
+        raise click.ClickException(f"agents of {home} may still run: ending them failed: {output}")
 
 
 def last_lines(file: Path, start: int, count: int = 15) -> Sequence[str]:
-    """The end of what was written to a log since an offset."""
+    """Return the last lines that were written to a log since that offset."""
     try:
         with file.open("rb") as log:
             log.seek(start)

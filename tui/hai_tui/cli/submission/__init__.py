@@ -1,1 +1,1 @@
-"""From the words of a command line to submitted tasks."""
+"""Turns a command line into submitted tasks."""

@@ -1,4 +1,4 @@
-"""`--after TASK[:OUTCOME]`: tasks that have to end before those that are submitted may start."""
+"""`--after TASK[:OUTCOME]`: tasks that must end before the submitted ones may start."""
 
 from __future__ import annotations
 
@@ -19,25 +19,27 @@ if TYPE_CHECKING:
     from hai.v1.task_spec_pb2 import TaskSpec
 
 _OUTCOMES = ("succeeded", "failed", "ended")
-_MOST = 1000
+_MAX_DEPENDENCIES = 1000
 
 
 class Dependency(NamedTuple):
-    """A task as people call it, or tag:TAG, and how it has to end; empty: as the server says."""
+    """A task as the user names it, or `tag:TAG`, and the required outcome. Without an outcome the server's default
+    holds.
+    """
 
     task: str
     outcome: str
 
 
 class After(click.ParamType[Dependency]):
-    """12, fit, fit:ended, tag:sweep. A name may have a colon itself."""
+    """A dependency on the command line: 12, fit, fit:ended or tag:sweep. The name of a task may contain a colon."""
 
     name = "TASK[:OUTCOME]"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> Dependency:
-        """Whether there is such a task, the server knows."""
+        """Split off the outcome. Only the server knows whether the task exists."""
         task, _, outcome = str(value).rpartition(":")
         return Dependency(task, outcome) if outcome in _OUTCOMES else Dependency(str(value), "")
 
@@ -48,14 +50,14 @@ async def add_dependencies(
     specs: Sequence[TaskSpec],
     dependencies: Sequence[Dependency],
 ) -> None:
-    """Let each of them wait for all of these. Raises what names nothing."""
-    found = [
-        (id, first.outcome)
-        for first in dependencies
-        for id in await _resolve(client, settings, first.task)
+    """Let each spec wait for all of the dependencies. Raise NotFound for a name without a task."""
+    outcomes = [
+        (id, dependency.outcome)
+        for dependency in dependencies
+        for id in await _resolve(client, settings, dependency.task)
     ]
     for spec in specs:
-        for id, outcome in dict.fromkeys(found):
+        for id, outcome in dict.fromkeys(outcomes):
             spec.options.after.add(task=id, outcome=outcome)
 
 
@@ -63,11 +65,11 @@ async def _resolve(client: Client, settings: Settings, reference: str) -> Sequen
     kind, _, tag = reference.partition(":")
     try:
         if kind == "tag":
-            return await _tagged(client, tag)
+            return await _resolve_tag(client, tag)
         id = await client.tasks.resolve(reference)
     except NotFound as error:
         raise NotFound(error.message, reason=error.reason, hint=text("after.hint")) from error
-    if not is_id(reference):  # a name may mean one of last week
+    if not is_id(reference):  # the name may belong to an old task
         await _note_resolution(client, settings, reference, id)
     return [id]
 
@@ -79,17 +81,19 @@ async def _note_resolution(client: Client, settings: Settings, name: str, id: in
     note(settings, text("after.is", name=name, id=id, status=status_name))
 
 
-async def _tagged(client: Client, tag: str) -> Sequence[int]:
-    """The caller's; of a name the newest, for who submits the failed ones again does not mean them."""
+async def _resolve_tag(client: Client, tag: str) -> Sequence[int]:
+    """Return the caller's tasks with that tag; of several with one name only the newest, which replaces those that
+    failed.
+    """
     newest: dict[str, int] = {}
     async for task in client.tasks.all(filter=f"user:me tag:{quote(tag)}"):
-        if tag in task.tags:  # the filter may have found more: it cannot say a quote
+        if tag in task.tags:  # the filter may find more, as it cannot contain a quote
             newest.setdefault(task.name, task.id)
     if not newest:
         raise NotFound(f"no task of yours has the tag {tag!r}")
-    if len(newest) > _MOST:
+    if len(newest) > _MAX_DEPENDENCIES:
         raise UsageError(
-            f"{len(newest)} tasks have the tag {tag!r}, and a task waits for at most {_MOST}",
+            f"{len(newest)} tasks have the tag {tag!r}, and a task waits for at most {_MAX_DEPENDENCIES}",
             hint=f"wait here: hai status --wait $(hai list -q --tag {tag}), then submit",
         )
     return sorted(newest.values())

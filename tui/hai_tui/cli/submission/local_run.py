@@ -1,4 +1,4 @@
-"""Running a program on this machine as the cluster would: one rank, with a simulated platform."""
+"""Runs a program on this machine as a cluster of one rank would, with a simulated platform."""
 
 from __future__ import annotations
 
@@ -13,26 +13,30 @@ import click
 
 from hai.host.script_check import script_fault
 from hai.task import env
-from hai_tui.cli.submission.options import variables
+from hai_tui.cli.submission.options import read_variables
 
 _ENVIRONMENTS = ("VIRTUAL_ENV", "CONDA_PREFIX", "HF_ENV_NAME")
 _MASTER_PORT = "29510"
 
 
-def run_here(kind: str, argv: Sequence[str], options: Mapping[str, Any]) -> NoReturn:
-    """Become the program; its exit code and signals are then its own."""
+def exec_program(kind: str, argv: Sequence[str], options: Mapping[str, Any]) -> NoReturn:
+    """Replace this process by the program, which then has its own exit code and signals."""
     command = [*_interpreter(kind), program_path(kind, argv[0]), *argv[1:]]
-    surroundings = {**os.environ, **simulation(options), **_own(options)}
+    environment = {
+        **os.environ,
+        **simulated_environment(options),
+        **read_variables(options["env_file"], options["env"]),
+    }
     sys.stdout.flush()
     try:
-        os.execvpe(command[0], command, surroundings)
+        os.execvpe(command[0], command, environment)
     except OSError as error:
         raise click.ClickException(f"cannot run {command[0]!r}: {error.strerror}") from error
 
 
-def simulation(options: Mapping[str, Any]) -> dict[str, str]:
-    """The variables that tell the SDK and torchrun that this is a cluster of one."""
-    result = {
+def simulated_environment(options: Mapping[str, Any]) -> dict[str, str]:
+    """Return the variables that tell the SDK and torchrun about a cluster of one rank."""
+    variables = {
         env.SIMULATE: "1",
         env.WORLD_SIZE: "1",
         env.RANK: "0",
@@ -42,12 +46,12 @@ def simulation(options: Mapping[str, Any]) -> dict[str, str]:
         env.WHOLE_LIFE_STATE: str(options["life_state"]),
     }
     if options["suspend_seconds"] is not None:
-        result[env.SIMULATE_SUSPEND] = f"{options['suspend_seconds']:g}"
-    return result
+        variables[env.SIMULATE_SUSPEND] = f"{options['suspend_seconds']:g}"
+    return variables
 
 
 def program_path(kind: str, file: str) -> str:
-    """The file as it is to be run. Raises UsageError when there is none, or when it cannot run as it is."""
+    """Return the path of the file as it is executed. Raise UsageError if it does not exist or cannot run."""
     if Path(file).is_file():
         if fault := script_fault(Path(file), "" if kind == "exec" else kind):
             raise click.UsageError(f"{fault}; nothing was run or sent")
@@ -58,13 +62,9 @@ def program_path(kind: str, file: str) -> str:
 
 
 def _interpreter(kind: str) -> list[str]:
-    """The Python of an active environment, else the one that runs hai (it has the SDK)."""
+    """Return the Python of an active environment, else the one that runs hai, which has the SDK."""
     if kind != "python":
         return ["bash"] if kind == "bash" else []
     active = any(os.environ.get(name) for name in _ENVIRONMENTS)
     found = shutil.which("python3") if active else None
     return [found or sys.executable]
-
-
-def _own(options: Mapping[str, Any]) -> dict[str, str]:
-    return variables(options["env_file"], options["env"])

@@ -1,4 +1,4 @@
-"""Options that `hai run` and `hai python|bash|exec … --` have in common, and what they write into a task."""
+"""The options of `hai run` and of `hai python|bash|exec … --`, and how they change a task."""
 
 from __future__ import annotations
 
@@ -98,10 +98,9 @@ _OPTIONS = (
 
 
 class SubmitCommand(HaiCommand):
-    """A command that submits; options of other systems are answered with what says it here."""
+    """A command that submits tasks. An unknown option of another system raises an error that names the option here."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click does."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -122,10 +121,10 @@ def submit_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def override(settings: Settings, spec: TaskSpec, options: Mapping[str, Any]) -> TaskSpec:
-    """Write what the options say into the spec; assignments come last and win.
+def apply_options(settings: Settings, spec: TaskSpec, options: Mapping[str, Any]) -> TaskSpec:
+    """Write the options into the spec. --options come last and win.
 
-    A task that names no environment then gets the one that is active in this shell.
+    A task that names no environment gets the one that is active in this shell.
     """
     from hai.client.taskfile.spec import apply_option
 
@@ -137,16 +136,16 @@ def override(settings: Settings, spec: TaskSpec, options: Mapping[str, Any]) -> 
     spec.resource.image = options["image"] or spec.resource.image
     spec.name = options["name"] or spec.name
     spec.options.tags.extend(options["tag"])
-    spec.spec.environments.update(variables(options["env_file"], options["env"]))
+    spec.spec.environments.update(read_variables(options["env_file"], options["env"]))
     for assignment in options["assignments"]:
-        apply_option(spec, _path(assignment))
+        apply_option(spec, _field_path(assignment))
     if not spec.options.py_venv and not options["no_inherit"]:
-        _inherit(settings, spec)
+        _inherit_environment(settings, spec)
     return spec
 
 
-def _path(assignment: str) -> str:
-    """From the top; what is of `options` may go without that word."""
+def _field_path(assignment: str) -> str:
+    """Return the path from the root of the task. A field of `options` may be given without that word."""
     from hai.client.taskfile.fields import message_fields
     from hai.v1.task_spec_pb2 import OptionsSpec, TaskSpec
 
@@ -158,22 +157,22 @@ def _path(assignment: str) -> str:
     return assignment if top else f"options.{assignment}"
 
 
-def _inherit(settings: Settings, spec: TaskSpec) -> None:
+def _inherit_environment(settings: Settings, spec: TaskSpec) -> None:
     name, owner = os.environ.get("HF_ENV_NAME"), os.environ.get("HF_ENV_OWNER")
     if name:
         spec.options.py_venv = f"{name}[{owner}]" if owner else name
         note(settings, text("env.inherited", env=spec.options.py_venv))
 
 
-def variables(files: Sequence[str], assignments: Sequence[str]) -> dict[str, str]:
-    """Variables of --env-file and -e; the latter win. Values are never interpreted."""
+def read_variables(files: Sequence[str], assignments: Sequence[str]) -> dict[str, str]:
+    """Return the variables of --env-file and -e. Those of -e win. Values are not interpreted."""
     result: dict[str, str] = {}
     for file in files:
-        result |= _file_variables(file)
-    return result | dict(_variable(assignment) for assignment in assignments)
+        result |= _read_file(file)
+    return result | dict(_read_variable(assignment) for assignment in assignments)
 
 
-def _file_variables(file: str) -> dict[str, str]:
+def _read_file(file: str) -> dict[str, str]:
     result: dict[str, str] = {}
     for number, line in enumerate(Path(file).read_text("utf-8-sig").splitlines(), 1):
         name, equals, value = line.strip().partition("=")
@@ -185,7 +184,7 @@ def _file_variables(file: str) -> dict[str, str]:
     return result
 
 
-def _variable(assignment: str) -> tuple[str, str]:
+def _read_variable(assignment: str) -> tuple[str, str]:
     name, equals, value = assignment.partition("=")
     if not name:
         raise click.UsageError(f"{assignment!r} names no variable; write NAME=VALUE")

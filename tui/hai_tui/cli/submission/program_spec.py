@@ -1,4 +1,4 @@
-"""From `hai python FILE ARG… -- OPTIONS` to a task spec."""
+"""Makes a task of `hai python FILE ARG… -- OPTIONS`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,13 @@ from hai_tui.cli.output.output import note
 from hai_tui.cli.settings import Settings, call_server
 from hai_tui.cli.submission import sbatch_options
 from hai_tui.cli.submission.local_run import program_path
-from hai_tui.cli.submission.options import override
-from hai_tui.cli.submission.sbatch_script import body_notes, directives, has_directives, wrapped
+from hai_tui.cli.submission.options import apply_options
+from hai_tui.cli.submission.sbatch_script import (
+    body_notes,
+    has_directives,
+    read_directives,
+    wrap_script,
+)
 from hai_tui.cli.submission.submission import submit
 from hai_tui.i18n import text
 
@@ -36,35 +41,38 @@ def submit_program(
     spec = program_spec(kind, argv)
     spec.options.whole_life_state = options["life_state"]
     if kind == "bash":
-        options = _read_script(settings, spec, argv, options)
-    return submit(settings, [override(settings, spec, options)], options)
+        options = _apply_directives(settings, spec, argv, options)
+    return submit(settings, [apply_options(settings, spec, options)], options)
 
 
-def _read_script(
+def _apply_directives(
     settings: Settings, spec: TaskSpec, argv: Sequence[str], options: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Write what sbatch would read into the task; the options, with what only they can say. They win."""
+    """Write the #SBATCH lines of a script into the task. Return the options, completed by what the lines say."""
     file = Path(program_path("bash", argv[0]))
     script = file.read_text("utf-8", "replace")
     if unread_directives := _OTHER_DIRECTIVES.findall(script):
         note(settings, text("submitted.unread", words=unread_directives[0], file=file.name))
     if not has_directives(script):
         return options
-    job = sbatch_options.read_job(directives(script, file.name), file.name, os.getcwd())
-    sbatch_options.fill(spec, job)
+    job = sbatch_options.read_job(read_directives(script, file.name), file.name, os.getcwd())
+    sbatch_options.fill_spec(spec, job)
     nodes = options["nodes"] or spec.resource.node_count
     notes = [*job.notes, *sbatch_options.process_notes(job), *body_notes(script)]
-    notes += _put_parts(settings, spec, sbatch_options.parts(job, nodes), options["group"])
+    notes += _set_node_parts(
+        settings, spec, sbatch_options.node_parts(job, nodes), options["group"]
+    )
     if job.equivalent_options:
         note(
             settings, text("sbatch.read", file=file.name, options=" ".join(job.equivalent_options))
         )
-    for each in notes:
-        note(settings, text("sbatch.note", file=file.name, note=each))
-    path = (
-        str(file.absolute()) if job.workspace else _workspace_and_entrypoint("bash", str(file))[1]
-    )
-    spec.spec.entrypoint, arguments = wrapped([path, *argv[1:]])
+    for line in notes:
+        note(settings, text("sbatch.note", file=file.name, note=line))
+    if job.workspace:  # --chdir: the task does not run in the directory of the script
+        path = str(file.absolute())
+    else:
+        _, path = _workspace_and_entrypoint("bash", str(file))
+    spec.spec.entrypoint, arguments = wrap_script([path, *argv[1:]])
     spec.spec.entrypoint_executable = True
     spec.spec.parameters[:] = arguments
     return {
@@ -74,15 +82,15 @@ def _read_script(
     }
 
 
-def _put_parts(
-    settings: Settings, spec: TaskSpec, parts: sbatch_options.Parts, group: str | None
+def _set_node_parts(
+    settings: Settings, spec: TaskSpec, parts: sbatch_options.NodeParts, group: str | None
 ) -> list[str]:
-    """GPUs, CPUs and memory of a rank where nodes are shared; where they are given whole a rank has all of them."""
+    """Set GPUs, CPUs and memory if the nodes of the group are shared. Otherwise a rank has the whole node; say so."""
     name = (group or spec.resource.group or "default").partition("#")[0]
     if not any(parts):
         return []
     groups = call_server(settings, lambda client: client.nodes.groups())
-    if any(each.name == name and not each.packed for each in groups):
+    if any(g.name == name and not g.packed for g in groups):
         return [
             f"GPUs, CPUs and memory are left out; nodes of group {name} are given whole, with all that they have"
         ]
@@ -91,7 +99,7 @@ def _put_parts(
 
 
 def program_spec(kind: str, argv: Sequence[str]) -> TaskSpec:
-    """A spec with the program, run in the directory that the user stands in."""
+    """Return a task that runs the program in the current directory."""
     from hai.v1.task_spec_pb2 import TaskSpec
 
     file = program_path(kind, argv[0])
@@ -107,7 +115,7 @@ def _program(kind: str, file: str, parameters: Sequence[str]) -> ProgramSpec:
     program = ProgramSpec(workspace=workspace, entrypoint=entrypoint, parameters=parameters)
     if kind == "exec":
         program.entrypoint_executable = True
-    elif not file.endswith(_SUFFIXES[kind]):  # the server goes by the suffix
+    elif not file.endswith(_SUFFIXES[kind]):  # the server chooses the interpreter by the suffix
         interpreter, *flags = _INTERPRETERS[kind]
         program.entrypoint, program.entrypoint_executable = interpreter, True
         program.parameters[:] = [*flags, entrypoint, *parameters]
@@ -115,9 +123,9 @@ def _program(kind: str, file: str, parameters: Sequence[str]) -> ProgramSpec:
 
 
 def _workspace_and_entrypoint(kind: str, file: str) -> tuple[str, str]:
-    """Workspace and entrypoint: this directory, or that of a script given with its whole path."""
-    elsewhere = os.path.isabs(file) and kind != "exec"
-    workspace, entrypoint = os.path.split(file) if elsewhere else (os.getcwd(), file)
+    """Return the current directory and the file. A script with an absolute path runs in its own directory."""
+    has_own_workspace = os.path.isabs(file) and kind != "exec"
+    workspace, entrypoint = os.path.split(file) if has_own_workspace else (os.getcwd(), file)
     if any(character.isspace() for character in workspace):
-        raise click.UsageError(f"the directory {workspace!r} has blanks in its name; rename it")
+        raise click.UsageError(f"the directory {workspace!r} has spaces in its name; rename it")
     return workspace, entrypoint

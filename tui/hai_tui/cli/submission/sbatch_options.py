@@ -1,7 +1,7 @@
-"""What `#SBATCH` lines mean for a task: an option of hai, something that is so anyway, or nothing.
+"""Translates `#SBATCH` options into a task. Some have an equivalent, some hold for every task, some have no meaning.
 
-A task differs from a job of Slurm in three ways, which the notes tell: nodes are given whole unless their group is
-shared, the script starts on every node and not on the first alone, and the platform keeps the output.
+A task differs from a job of Slurm in three ways, which the notes explain: it gets whole nodes unless their group is
+shared, the script starts on every node and not only on the first, and the platform stores the output.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from hai_tui.cli.submission.sweep import Array, ArrayType
 if TYPE_CHECKING:
     from hai.v1.task_spec_pb2 import TaskSpec
 
-_LOG = "the platform keeps what every rank prints: `hai logs TASK`"
-_MAIL = "`hai webhook set NAME URL`, once, tells of all your tasks"
+_LOG = "the platform stores the output of every rank: `hai logs TASK`"
+_MAIL = "`hai webhook set NAME URL`, once, notifies you about all your tasks"
 _PROCESSES = (
-    "the script starts once on each node; what it starts there, it starts itself, as with torchrun"
+    "the script starts once on each node and must start further processes itself, as torchrun does"
 )
-_SETTLED = {
+_HINTS = {
     "output": _LOG,
     "error": _LOG,
     "open-mode": _LOG,
     "mail-type": _MAIL,
     "mail-user": _MAIL,
-    "account": "quotas and shares belong to users and their groups: `hai whoami`",
+    "account": "quotas and shares belong to users and their groups; see `hai whoami`",
     "begin": "`hai suspend TASK --delay 2h`, as soon as it is submitted",
     "hold": "`hai suspend TASK --hold`, as soon as it is submitted",
     "wait": "-f waits for the end",
@@ -43,7 +43,7 @@ _SETTLED = {
     "exclude": "`hai node cordon` is for operators; a task cannot avoid a node",
     "reservation": "an operator gives a group of nodes to some users",
     "licenses": "no licenses are counted",
-    "no-requeue": "every task may be suspended, and is started again; `max_retries` is for failures alone",
+    "no-requeue": "every task may be suspended and starts again; `max_retries` counts only failures",
     "ntasks-per-core": _PROCESSES,
     "ntasks-per-socket": _PROCESSES,
     "ntasks-per-gpu": _PROCESSES,
@@ -52,9 +52,9 @@ _SETTLED = {
     "test-only": "--dry-run",
     "clusters": "`hai --profile NAME` chooses a cluster",
 }
-"""What has no meaning in a task, and what does the same."""
+"""Options that have no meaning for a task, and what to do instead."""
 
-_AS_HERE = frozenset(
+_ALWAYS_SO = frozenset(
     {
         "exclusive",
         "export-file",
@@ -66,7 +66,7 @@ _AS_HERE = frozenset(
         "verbose",
     }
 )
-"""What is so anyway, or concerns sbatch alone."""
+"""Options that hold for every task, or concern only sbatch."""
 
 _DEPENDENCIES = {"afterok": "succeeded", "afternotok": "failed", "afterany": "ended"}
 _TIME = re.compile(
@@ -78,17 +78,17 @@ _SIGNAL = re.compile(
     r"(?:[RB]+:)?(?:SIG)?(?P<name>[A-Z0-9]+)(?:@(?P<seconds>\d+))?", re.ASCII | re.IGNORECASE
 )
 _SIGNALS = {"TERM": "SIGTERM", "15": "SIGTERM", "USR1": "SIGUSR1", "10": "SIGUSR1"}
-_SAVE_SECONDS = 3600
+_MAX_SAVE_SECONDS = 3600
 _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]{0,63}", re.ASCII)
 
 
 @dataclass(slots=True)
 class Job:
-    """What the lines say, in terms of a task."""
+    """The options of a script in terms of a task."""
 
     directory: str
-    equivalent_options: list[str] = field(default_factory=list)  # the same as options of hai
-    notes: list[str] = field(default_factory=list)  # what has no meaning here, a line each
+    equivalent_options: list[str] = field(default_factory=list)  # as options of hai
+    notes: list[str] = field(default_factory=list)  # one line for each ignored option
     name: str = ""
     group: str = ""
     priority: int | None = None
@@ -98,80 +98,78 @@ class Job:
     array: Array | None = None
     variables: dict[str, str] = field(default_factory=dict)
     assignments: list[str] = field(default_factory=list)
-    counts: dict[str, int] = field(
-        default_factory=dict
-    )  # ntasks, gpus, cpus-per-task …; memory in MB
+    counts: dict[str, int] = field(default_factory=dict)  # ntasks, gpus …; memory in MB
 
-    def say(self, option: str) -> None:
-        """Note an option of hai that says the same."""
+    def add_equivalent(self, option: str) -> None:
+        """Add an option of hai that has the same effect."""
         self.equivalent_options.append(option)
 
     def assign(self, assignment: str) -> None:
         """Set a field of the task."""
         self.assignments.append(assignment)
-        self.say(f"--options {shlex.quote(assignment)}")
+        self.add_equivalent(f"--options {shlex.quote(assignment)}")
 
 
-def read_job(found: Sequence[Directive], file: str, directory: str) -> Job:
-    """What the options mean. Raises click.UsageError with all that cannot be read."""
-    job, wrong = Job(directory), []
-    for each in found:
+def read_job(directives: Sequence[Directive], file: str, directory: str) -> Job:
+    """Translate the options. Raise click.UsageError with all that are invalid."""
+    job, problems = Job(directory), []
+    for directive in directives:
         try:
-            _read(job, each)
+            _read_directive(job, directive)
         except (ValueError, click.UsageError) as error:
-            wrong.append(f"line {each.line}: {each}: {error}")
-    if wrong:
-        raise click.UsageError(f"{file}: " + "; ".join(wrong))
+            problems.append(f"line {directive.line}: {directive}: {error}")
+    if problems:
+        raise click.UsageError(f"{file}: " + "; ".join(problems))
     return job
 
 
-def _read(job: Job, found: Directive) -> None:
-    if found.name in _READERS:
-        _READERS[found.name](job, found.value)
-    elif found.name not in _AS_HERE:
-        hint = _SETTLED.get(found.name)
+def _read_directive(job: Job, directive: Directive) -> None:
+    if directive.name in _READERS:
+        _READERS[directive.name](job, directive.value)
+    elif directive.name not in _ALWAYS_SO:
+        hint = _HINTS.get(directive.name)
         explanation = f"here: {hint}" if hint else "it has no meaning here"
-        job.notes.append(f"{found} is left out; {explanation}")
+        job.notes.append(f"{directive} is ignored; {explanation}")
 
 
-def _name(job: Job, value: str) -> None:
+def _read_name(job: Job, value: str) -> None:
     job.name = re.sub(r"[()]", "_", value)
-    job.say(f"--name {shlex.quote(job.name)}")
+    job.add_equivalent(f"--name {shlex.quote(job.name)}")
 
 
-def _nodes(job: Job, value: str) -> None:
+def _read_nodes(job: Job, value: str) -> None:
     least, _, most = value.partition("-")
-    job.nodes = _positive(least)
-    if most and _positive(most) != job.nodes:
+    job.nodes = _parse_positive(least)
+    if most and _parse_positive(most) != job.nodes:
         job.notes.append(
-            f"--nodes={value}: takes {job.nodes}; the number of nodes of a task is fixed"
+            f"--nodes={value}: uses {job.nodes}; the number of nodes of a task is fixed"
         )
-    job.say(f"-n {job.nodes}")
+    job.add_equivalent(f"-n {job.nodes}")
 
 
-def _count(name: str) -> Callable[[Job, str], None]:
+def _count_reader(name: str) -> Callable[[Job, str], None]:
     def read(job: Job, value: str) -> None:
-        job.counts[name] = _positive(value)
+        job.counts[name] = _parse_positive(value)
 
     return read
 
 
-def _positive(value: str) -> int:
+def _parse_positive(value: str) -> int:
     if not re.fullmatch(r"\d{1,9}", value, re.ASCII) or not int(value):
         raise ValueError("must be a number from 1")
     return int(value)
 
 
-def _time(job: Job, value: str) -> None:
+def _read_time(job: Job, value: str) -> None:
     if value.upper() in ("UNLIMITED", "INFINITE", "0"):
         return
-    seconds = time_seconds(value)
+    seconds = parse_time(value)
     if seconds:
         job.assign(f"time_limit={seconds}")
 
 
-def time_seconds(value: str) -> int:
-    """MINUTES, MINUTES:SECONDS, HOURS:MINUTES:SECONDS, DAYS-HOURS, DAYS-HOURS:MINUTES or DAYS-HOURS:MINUTES:SECONDS."""
+def parse_time(value: str) -> int:
+    """Parse MINUTES[:SECONDS], HOURS:MINUTES:SECONDS, or DAYS-HOURS[:MINUTES[:SECONDS]]."""
     match = _TIME.fullmatch(value)
     if match is None:
         raise ValueError("must be MINUTES, HOURS:MINUTES:SECONDS or DAYS-HOURS:MINUTES:SECONDS")
@@ -184,51 +182,51 @@ def time_seconds(value: str) -> int:
     return (parts[0] * 60 + parts[1]) * 60 + parts[2]
 
 
-def _array(job: Job, value: str) -> None:
+def _read_array(job: Job, value: str) -> None:
     job.array = ArrayType().convert(value, None, None)
-    job.say(f"--array {value}")
+    job.add_equivalent(f"--array {value}")
 
 
-def _dependency(job: Job, value: str) -> None:
-    """One that cannot be kept is refused: the task would start too early."""
+def _read_dependency(job: Job, value: str) -> None:
+    """Refuse a dependency that has no equivalent. Without it, the task would start too early."""
     if "?" in value:
         raise ValueError(
-            "any of several is not possible: all of them have to end; say --after behind --"
+            "a task waits for all of its dependencies, not for any; use --after behind --"
         )
     for part in filter(None, value.split(",")):
         kind, *tasks = part.split(":")
         if kind == "singleton":
             job.notes.append(
-                "--dependency=singleton is so anyway: a name is taken until its task has ended"
+                "--dependency=singleton always holds: a name is taken until its task has ended"
             )
         elif kind not in _DEPENDENCIES or not tasks:
             raise ValueError(
-                f"{kind} has no equivalent: say --after TASK, TASK:failed or TASK:ended behind --"
+                f"{kind} has no equivalent; use --after TASK, TASK:failed or TASK:ended behind --"
             )
         for task in tasks if kind in _DEPENDENCIES else ():
             job.after.append(Dependency(task, _DEPENDENCIES[kind]))
-            job.say(f"--after {task}:{_DEPENDENCIES[kind]}")
+            job.add_equivalent(f"--after {task}:{_DEPENDENCIES[kind]}")
 
 
-def _gres(job: Job, value: str) -> None:
+def _read_gres(job: Job, value: str) -> None:
     for part in value.split(","):
         kind, *more = part.removeprefix("gres/").split(":")
         if kind == "gpu":
-            job.counts["gpus-per-node"] = _positive(more[-1]) if more and more[-1].isdigit() else 1
-        else:
-            job.notes.append(
-                f"--gres={part} is left out; groups of nodes tell what nodes have: `hai groups`"
+            job.counts["gpus-per-node"] = (
+                _parse_positive(more[-1]) if more and more[-1].isdigit() else 1
             )
+        else:
+            job.notes.append(f"--gres={part} is ignored; `hai groups` lists what nodes have")
 
 
-def _gpus(name: str) -> Callable[[Job, str], None]:
+def _gpu_reader(name: str) -> Callable[[Job, str], None]:
     def read(job: Job, value: str) -> None:
-        job.counts[name] = _positive(value.rpartition(":")[2])
+        job.counts[name] = _parse_positive(value.rpartition(":")[2])
 
     return read
 
 
-def _memory(name: str) -> Callable[[Job, str], None]:
+def _memory_reader(name: str) -> Callable[[Job, str], None]:
     def read(job: Job, value: str) -> None:
         match = _MEMORY.fullmatch(value)
         if match is None:
@@ -238,100 +236,100 @@ def _memory(name: str) -> Callable[[Job, str], None]:
     return read
 
 
-def _partition(job: Job, value: str) -> None:
+def _read_partition(job: Job, value: str) -> None:
     job.group, *others = value.split(",")
     if others:
         job.notes.append(
-            f"--partition={value}: takes {job.group}; a task belongs to one group of nodes"
+            f"--partition={value}: uses {job.group}; a task belongs to one group of nodes"
         )
-    job.say(f"-g {shlex.quote(job.group)}")
+    job.add_equivalent(f"-g {shlex.quote(job.group)}")
 
 
-def _qos(job: Job, value: str) -> None:
+def _read_qos(job: Job, value: str) -> None:
     level = value.upper().replace("-", "_")
     if level not in PRIORITIES:
         job.notes.append(
-            f"--qos={value} is left out; here: -p LEVEL, one of {', '.join(PRIORITIES)}"
+            f"--qos={value} is ignored; here: -p LEVEL, one of {', '.join(PRIORITIES)}"
         )
         return
     job.priority = PRIORITIES[level]
-    job.say(f"-p {level}")
+    job.add_equivalent(f"-p {level}")
 
 
-def _export(job: Job, value: str) -> None:
+def _read_export(job: Job, value: str) -> None:
     for part in filter(None, value.split(",")):
         name, equals, assigned = part.partition("=")
         if name == "ALL":
             job.notes.append(
-                "--export=ALL is left out; variables of this shell reach a task with -e NAME alone"
+                "--export=ALL is ignored; use -e NAME to pass a variable of this shell"
             )
         elif equals or name in os.environ:
             job.variables[name] = assigned if equals else os.environ[name]
-            job.say(f"-e {shlex.quote(part)}")
+            job.add_equivalent(f"-e {shlex.quote(part)}")
 
 
-def _signal(job: Job, value: str) -> None:
+def _read_signal(job: Job, value: str) -> None:
     match = _SIGNAL.fullmatch(value)
     if match is None:
         raise ValueError("must be SIGNAL or SIGNAL@SECONDS")
     signal = _SIGNALS.get(match["name"].upper())
     if signal is None:
         job.notes.append(
-            f"--signal={value} is left out; here: --options suspend_signal=SIGUSR1, or SIGTERM"
+            f"--signal={value} is ignored; here: --options suspend_signal=SIGUSR1, or SIGTERM"
         )
         return
     job.assign(f"suspend_signal={signal}")
     if seconds := int(match["seconds"] or 0):
-        job.assign(f"save_within={min(seconds, _SAVE_SECONDS)}")
+        job.assign(f"save_within={min(seconds, _MAX_SAVE_SECONDS)}")
 
 
-def _chdir(job: Job, value: str) -> None:
+def _read_chdir(job: Job, value: str) -> None:
     job.workspace = os.path.abspath(os.path.join(job.directory, os.path.expanduser(value)))
-    job.say(f"--options {shlex.quote(f'spec.workspace={job.workspace}')}")
+    job.add_equivalent(f"--options {shlex.quote(f'spec.workspace={job.workspace}')}")
 
 
-def _nodelist(job: Job, value: str) -> None:
+def _read_nodelist(job: Job, value: str) -> None:
     if "[" in value:
         raise ValueError("must be names with commas between them; write each name")
     job.assign(f"assigned_nodes=[{', '.join(value.split(','))}]")
 
 
-def _comment(job: Job, value: str) -> None:
+def _read_comment(job: Job, value: str) -> None:
     if _TAG.fullmatch(value):
         job.assign(f"tags=[{value}]")
     else:
-        job.notes.append(f"--comment={shlex.quote(value)} is left out; here: --tag LABEL, a word")
+        job.notes.append(f"--comment={shlex.quote(value)} is ignored; here: --tag LABEL, a word")
 
 
 _READERS: Mapping[str, Callable[[Job, str], None]] = {
-    "job-name": _name,
-    "nodes": _nodes,
-    "ntasks": _count("ntasks"),
-    "ntasks-per-node": _count("ntasks-per-node"),
-    "cpus-per-task": _count("cpus-per-task"),
-    "cpus-per-gpu": _count("cpus-per-gpu"),
-    "time": _time,
-    "array": _array,
-    "dependency": _dependency,
-    "gres": _gres,
-    "gpus": _gpus("gpus"),
-    "gpus-per-node": _gpus("gpus-per-node"),
-    "gpus-per-task": _gpus("gpus-per-task"),
-    "mem": _memory("mem"),
-    "mem-per-cpu": _memory("mem-per-cpu"),
-    "mem-per-gpu": _memory("mem-per-gpu"),
-    "partition": _partition,
-    "qos": _qos,
-    "export": _export,
-    "signal": _signal,
-    "chdir": _chdir,
-    "nodelist": _nodelist,
-    "comment": _comment,
+    "job-name": _read_name,
+    "nodes": _read_nodes,
+    "ntasks": _count_reader("ntasks"),
+    "ntasks-per-node": _count_reader("ntasks-per-node"),
+    "cpus-per-task": _count_reader("cpus-per-task"),
+    "cpus-per-gpu": _count_reader("cpus-per-gpu"),
+    "time": _read_time,
+    "array": _read_array,
+    "dependency": _read_dependency,
+    "gres": _read_gres,
+    "gpus": _gpu_reader("gpus"),
+    "gpus-per-node": _gpu_reader("gpus-per-node"),
+    "gpus-per-task": _gpu_reader("gpus-per-task"),
+    "mem": _memory_reader("mem"),
+    "mem-per-cpu": _memory_reader("mem-per-cpu"),
+    "mem-per-gpu": _memory_reader("mem-per-gpu"),
+    "partition": _read_partition,
+    "qos": _read_qos,
+    "export": _read_export,
+    "signal": _read_signal,
+    "chdir": _read_chdir,
+    "nodelist": _read_nodelist,
+    "comment": _read_comment,
 }
 
 
-class Parts(NamedTuple):
-    """What a rank gets of a node whose group is shared; 0: not said."""
+class NodeParts(NamedTuple):
+    """The resources of a rank on a shared node; 0 if none was requested."""
 
     gpu: int
     cpu: int
@@ -339,21 +337,21 @@ class Parts(NamedTuple):
 
 
 def process_notes(job: Job) -> list[str]:
-    """What is said of options that ask Slurm for several processes on a node."""
-    each = job.counts.get("ntasks-per-node", 0)
-    several = each > 1 or job.counts.get("ntasks", 1) > node_count(job) * max(each, 1)
+    """Return notes about options that ask Slurm for several processes on a node."""
+    per_node = job.counts.get("ntasks-per-node", 0)
+    has_several = per_node > 1 or job.counts.get("ntasks", 1) > node_count(job) * max(per_node, 1)
     names = [name for name in ("ntasks", "ntasks-per-node") if name in job.counts]
-    return [f"--{name}={job.counts[name]}: {_PROCESSES}" for name in names] if several else []
+    return [f"--{name}={job.counts[name]}: {_PROCESSES}" for name in names] if has_several else []
 
 
 def node_count(job: Job) -> int:
-    """Of --nodes, else as many as --ntasks and --ntasks-per-node take."""
-    tasks, each = job.counts.get("ntasks", 1), job.counts.get("ntasks-per-node")
-    return job.nodes or (math.ceil(tasks / each) if each else 1)
+    """Return --nodes, else as many nodes as --ntasks and --ntasks-per-node need."""
+    tasks, per_node = job.counts.get("ntasks", 1), job.counts.get("ntasks-per-node")
+    return job.nodes or (math.ceil(tasks / per_node) if per_node else 1)
 
 
-def parts(job: Job, nodes: int) -> Parts:
-    """What each node gives, by the sums of Slurm."""
+def node_parts(job: Job, nodes: int) -> NodeParts:
+    """Return the resources of each node, computed as Slurm does."""
     counts = job.counts
     tasks = counts.get("ntasks-per-node") or math.ceil(counts.get("ntasks", nodes) / nodes)
     gpu = counts.get("gpus-per-node") or counts.get("gpus-per-task", 0) * tasks
@@ -361,11 +359,11 @@ def parts(job: Job, nodes: int) -> Parts:
     cpu = counts.get("cpus-per-task", 0) * tasks or counts.get("cpus-per-gpu", 0) * gpu
     memory = counts.get("mem") or counts.get("mem-per-cpu", 0) * max(cpu, tasks)
     memory = memory or counts.get("mem-per-gpu", 0) * gpu
-    return Parts(gpu, cpu, math.ceil(memory / 1024))
+    return NodeParts(gpu, cpu, math.ceil(memory / 1024))
 
 
-def fill(spec: TaskSpec, job: Job) -> None:
-    """Write what the lines say into a task, before its options do."""
+def fill_spec(spec: TaskSpec, job: Job) -> None:
+    """Write the options of the script into a task. The options of the command line follow and win."""
     from hai.client.taskfile.spec import apply_option
 
     spec.name = job.name or spec.name
@@ -374,13 +372,15 @@ def fill(spec: TaskSpec, job: Job) -> None:
     if job.priority is not None:
         spec.priority = job.priority
     spec.spec.workspace = job.workspace or spec.spec.workspace
-    spec.spec.environments.update({**_slurm(job), **job.variables})
+    spec.spec.environments.update({**_slurm_variables(job), **job.variables})
     for assignment in job.assignments:
         apply_option(spec, f"options.{assignment}")
 
 
-def _slurm(job: Job) -> dict[str, str]:
-    """Variables that scripts compute with; those that only a rank knows are set there (sbatch_script.wrapped)."""
+def _slurm_variables(job: Job) -> dict[str, str]:
+    """Return the variables that scripts compute with. The rank sets the others itself; see
+    sbatch_script.wrap_script.
+    """
     names = ("cpus-per-task", "ntasks-per-node")
     return {
         f"SLURM_{name.upper().replace('-', '_')}": str(job.counts[name])

@@ -1,4 +1,4 @@
-"""Tasks on their way to the server: checked, or sent in order and told of."""
+"""Submits tasks, or only checks them, and prints the results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from hai_tui.cli.output.output import dump, note, show, show_one
 from hai_tui.cli.settings import Settings, call_server
 from hai_tui.cli.submission.dependencies import add_dependencies
-from hai_tui.cli.submission.sweep import Sweep, swept
+from hai_tui.cli.submission.sweep import Sweep, make_sweep
 from hai_tui.cli.submission.workspace_push import is_reference, push_workspaces
 from hai_tui.i18n import text
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from hai.v1.task_pb2 import Task
     from hai.v1.task_spec_pb2 import TaskSpec
 
-_LAST_SECONDS = 2.0
+_CANCEL_SECONDS = 2.0
 
 
 def submit(settings: Settings, specs: Sequence[TaskSpec], options: Mapping[str, Any]) -> int:
-    """Send the specs in order; say that a task is submitted only once the server has it."""
-    sweep = swept(specs, options)
+    """Create the tasks in order, or check them with --dry-run. Return the exit code."""
+    sweep = make_sweep(specs, options)
     specs = sweep.specs
     _require_valid(specs)
     if options["follow"] and len(specs) > 1 and not options["dry_run"]:
@@ -34,10 +34,10 @@ def submit(settings: Settings, specs: Sequence[TaskSpec], options: Mapping[str, 
             settings, lambda client: add_dependencies(client, settings, specs, options["after"])
         )
     if options["dry_run"]:
-        return call_server(settings, lambda client: _check(client, settings, specs))
+        return call_server(settings, lambda client: _dry_run(client, settings, specs))
     if not options["no_push"]:
         push_workspaces(settings, specs)
-    tasks = call_server(settings, lambda client: _send(client, settings, sweep))
+    tasks = call_server(settings, lambda client: _create_all(client, settings, sweep))
     if not options["follow"]:
         return 0
     from hai_tui.cli.output.follow import LogQuery, follow
@@ -46,7 +46,7 @@ def submit(settings: Settings, specs: Sequence[TaskSpec], options: Mapping[str, 
 
 
 def _require_valid(specs: Sequence[TaskSpec]) -> None:
-    """Before a push or a question to the server. Raises Invalid with every violation of the first that has some."""
+    """Raise Invalid with every violation of the first invalid task, before anything is sent."""
     from hai.client.taskfile.spec import require_valid
     from hai.client.taskfile.validation import violations
 
@@ -54,10 +54,10 @@ def _require_valid(specs: Sequence[TaskSpec]) -> None:
         require_valid(f"the task {spec.name}", violations(spec))
 
 
-async def _check(client: Client, settings: Settings, specs: Sequence[TaskSpec]) -> int:
+async def _dry_run(client: Client, settings: Settings, specs: Sequence[TaskSpec]) -> int:
     from hai_tui.views.dry_run import as_data, as_yaml, exit_code
 
-    worst = 0
+    first_failure = 0
     for number, spec in enumerate(specs):
         answer = await client.tasks.dry_run(spec)
         if settings.json:
@@ -66,46 +66,46 @@ async def _check(client: Client, settings: Settings, specs: Sequence[TaskSpec]) 
             click.echo(("---\n" if number else "") + as_yaml(spec, answer), nl=False)
         note(settings, text("valid", name=spec.name))
         note_ineffective_options(settings, spec)
-        worst = worst or exit_code(answer)
-    return worst
+        first_failure = first_failure or exit_code(answer)
+    return first_failure
 
 
 def note_ineffective_options(settings: Settings, spec: TaskSpec) -> None:
-    """Options that HAI's task files may have, and that nothing here reads."""
+    """Note the options of HAI's task files that have no effect here."""
     from hai.client.taskfile.fields import without_effect
 
     if paths := without_effect(spec):
         note(settings, text("schema.no_effect", fields=", ".join(paths)))
 
 
-async def _send(client: Client, settings: Settings, sweep: Sweep) -> list[Task]:
+async def _create_all(client: Client, settings: Settings, sweep: Sweep) -> list[Task]:
     tasks: list[Task] = []
     try:
         for index, spec in enumerate(sweep.specs):
             if 0 < sweep.at_most <= index:
                 spec.options.after.add(task=tasks[index - sweep.at_most].id, outcome="ended")
             try:
-                await _make(client, spec, tasks)
+                await _create(client, spec, tasks)
             finally:
                 if settings.sentences and len(tasks) > index:
                     _report_submitted(settings, tasks[-1], spec, alone=not sweep.tag)
-    finally:  # what the server has is told, also where it refuses a later one
+    finally:  # report the created tasks also if the server refuses a later one
         if sweep.tag and tasks:
             message_key = "submitted.array" if len(tasks) == len(sweep.specs) else "submitted.part"
             note(settings, text(message_key, count=len(tasks), tag=sweep.tag))
-        _show(settings, sweep.specs, tasks)
+        _print_tasks(settings, sweep.specs, tasks)
     return tasks
 
 
-async def _make(client: Client, spec: TaskSpec, tasks: list[Task]) -> None:
-    """Ctrl-C waits a moment for the one that is under way: the server may have it."""
+async def _create(client: Client, spec: TaskSpec, tasks: list[Task]) -> None:
+    """Create a task. On Ctrl-C wait a moment for the answer, because the server may have created it already."""
     import asyncio
 
-    making = asyncio.ensure_future(client.tasks.create(spec))
+    creation = asyncio.ensure_future(client.tasks.create(spec))
     try:
-        tasks.append(await asyncio.shield(making))
+        tasks.append(await asyncio.shield(creation))
     except asyncio.CancelledError:
-        done, _ = await asyncio.wait([making], timeout=_LAST_SECONDS)
+        done, _ = await asyncio.wait([creation], timeout=_CANCEL_SECONDS)
         tasks.extend(each.result() for each in done)
         raise
 
@@ -118,7 +118,7 @@ def _report_submitted(settings: Settings, task: Task, spec: TaskSpec, *, alone: 
             note(settings, text("submitted.files", id=task.id))
 
 
-def _show(settings: Settings, specs: Sequence[TaskSpec], tasks: Sequence[Task]) -> None:
+def _print_tasks(settings: Settings, specs: Sequence[TaskSpec], tasks: Sequence[Task]) -> None:
     from hai_tui.views.tasks import TASKS
 
     if len(specs) > 1 and not settings.sentences:

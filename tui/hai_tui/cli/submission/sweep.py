@@ -1,4 +1,4 @@
-"""`--array 1-10` and `--each LR=0.1,0.01`: a task for each element, ordinary ones that have a tag in common."""
+"""`--array 1-10` and `--each LR=0.1,0.01`: one task for each element. All tasks of a sweep have a tag in common."""
 
 from __future__ import annotations
 
@@ -15,39 +15,38 @@ if TYPE_CHECKING:
     from hai.v1.task_spec_pb2 import TaskSpec
 
 INDEX, SIZE = "HAI_ARRAY_INDEX", "HAI_ARRAY_SIZE"
-_MOST = 1000
+_MAX_TASKS = 1000
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::([1-9]\d{0,8}))?)?", re.ASCII)
-_COMMA = re.compile(r"(?<!\\),")  # as Hydra's: \, stands in a value
+_COMMA = re.compile(r"(?<!\\),")  # as in Hydra: \, is a comma within a value
 _BRACES = re.compile(r"\{(\w+)\}")
 _PLAIN = re.compile(r"[A-Za-z0-9._+-]{1,40}")
 
 
 class Element(NamedTuple):
-    """What its task is called after the name, and what its program finds in its environment."""
+    """An element of a sweep: the suffix of its task's name, and the variables of its program."""
 
     label: str
     variables: Mapping[str, str]
 
 
 class Array(NamedTuple):
-    """Numbers of elements, and how many may be under way at a time; 0: all."""
+    """The indexes of an array, and how many tasks may run at a time; 0 means all."""
 
     indexes: tuple[int, ...]
     at_most: int
 
 
 class ArrayType(click.ParamType[Array]):
-    """1-10, 0-90:10, 1,5,7; %3 at its end: three at a time."""
+    """An array on the command line, such as 1-10, 0-90:10 or 1,5,7. The suffix %3 lets three tasks run at a time."""
 
     name = "1-10[%N]"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> Array:
-        """Raises click.BadParameter."""
         text, percent, most = str(value).partition("%")
         ranges = [_RANGE.fullmatch(part) for part in text.split(",")]
-        found = dict.fromkeys(n for each in ranges if each for n in _numbers(each))
+        found = dict.fromkeys(n for each in ranges if each for n in _index_range(each))
         if None in ranges or not found or not re.fullmatch(r"[0-9]{0,9}", most):
             self.fail(f"{value!r} is not as 1-10, 0-90:10, 1,5,7 or 1-10%3", param, ctx)
         if percent and not int(most or 0):
@@ -63,14 +62,13 @@ class Each(NamedTuple):
 
 
 class EachType(click.ParamType[Each]):
-    """LR=0.1,0.01; with \\, a value has a comma."""
+    """Values on the command line, such as LR=0.1,0.01. A comma in a value is written as \\\\,."""
 
     name = "NAME=V,V…"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> Each:
-        """Raises click.BadParameter."""
         name, equals, values = str(value).partition("=")
         if not name or not equals:
             self.fail(f"{value!r} is not as LR=0.1,0.01", param, ctx)
@@ -79,34 +77,34 @@ class EachType(click.ParamType[Each]):
 
 
 class Sweep(NamedTuple):
-    """The tasks of all elements; none has a tag where there is only one each."""
+    """The tasks of all elements. The tag is empty if there is no array and no --each."""
 
     specs: Sequence[TaskSpec]
     at_most: int = 0
     tag: str = ""
 
 
-def swept(specs: Sequence[TaskSpec], options: Mapping[str, Any]) -> Sweep:
-    """Each task once for each element. Raises click.UsageError."""
+def make_sweep(specs: Sequence[TaskSpec], options: Mapping[str, Any]) -> Sweep:
+    """Return each task once for each element. Raise UsageError."""
     array, each = options["array"], options["each"]
     at_most = options["at_most"] or (array.at_most if array else 0)
     if not array and not each:
         return Sweep(specs, at_most)
-    _check(array, each, len(specs))
-    found = _elements(array, each)
+    _require_possible(array, each, len(specs))
+    found = _make_elements(array, each)
     tag = (
         f"{re.sub(r'[^A-Za-z0-9._-]', '-', specs[0].name)[:40].lstrip('_')}-{secrets.token_hex(2)}"
     )
-    return Sweep([_task(spec, each, tag) for spec in specs for each in found], at_most, tag)
+    return Sweep([_make_task(spec, each, tag) for spec in specs for each in found], at_most, tag)
 
 
-def _numbers(found: re.Match[str]) -> range:
+def _index_range(found: re.Match[str]) -> range:
     first, last, step = int(found[1]), int(found[2] or found[1]), int(found[3] or 1)
-    return range(first, min(last, first + _MOST * step) + 1, step)
+    return range(first, min(last, first + _MAX_TASKS * step) + 1, step)
 
 
-def _check(array: Array | None, each: Sequence[Each], files: int) -> None:
-    """Before elements are made of it, for they may be more than memory holds."""
+def _require_possible(array: Array | None, each: Sequence[Each], files: int) -> None:
+    """Raise UsageError. This comes before the elements are made, because they may be too many for memory."""
     if array and each:
         raise click.UsageError("say --array or --each; with --each, elements are counted from 1")
     names = [one.name for one in each]
@@ -115,11 +113,11 @@ def _check(array: Array | None, each: Sequence[Each], files: int) -> None:
     if reserved := sorted({INDEX, SIZE} & set(names)):
         raise click.UsageError(f"--each {reserved[0]}: each task gets that anyway; see --array")
     count = files * (len(array.indexes) if array else prod(len(one.values) for one in each))
-    if count > _MOST:
-        raise click.UsageError(f"that is {count} tasks; at most {_MOST} at once")
+    if count > _MAX_TASKS:
+        raise click.UsageError(f"that is {count} tasks; at most {_MAX_TASKS} at once")
 
 
-def _elements(array: Array | None, each: Sequence[Each]) -> list[Element]:
+def _make_elements(array: Array | None, each: Sequence[Each]) -> list[Element]:
     if array:
         rows: list[tuple[int, dict[str, str]]] = [(index, {}) for index in array.indexes]
     else:
@@ -136,14 +134,14 @@ def _elements(array: Array | None, each: Sequence[Each]) -> list[Element]:
     ]
 
 
-def _task(spec: TaskSpec, element: Element, tag: str) -> TaskSpec:
-    """Its own name, tag and variables; {NAME} in an argument of the program is the variable's value."""
-    made = type(spec)()
-    made.CopyFrom(spec)
-    made.name = f"{spec.name}-{element.label}"
-    made.options.tags.append(tag)
-    made.spec.environments.update(element.variables)
-    known = element.variables
-    for words in (made.spec.parameters, *(role.parameters for role in made.roles)):
-        words[:] = [_BRACES.sub(lambda found: known.get(found[1], found[0]), w) for w in words]
-    return made
+def _make_task(spec: TaskSpec, element: Element, tag: str) -> TaskSpec:
+    """Return the task of an element. In arguments of the program, {NAME} is replaced by the variable's value."""
+    task_spec = type(spec)()
+    task_spec.CopyFrom(spec)
+    task_spec.name = f"{spec.name}-{element.label}"
+    task_spec.options.tags.append(tag)
+    task_spec.spec.environments.update(element.variables)
+    variables = element.variables
+    for words in (task_spec.spec.parameters, *(role.parameters for role in task_spec.roles)):
+        words[:] = [_BRACES.sub(lambda match: variables.get(match[1], match[0]), w) for w in words]
+    return task_spec

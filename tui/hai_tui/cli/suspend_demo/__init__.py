@@ -1,1 +1,1 @@
-"""`hai demo`: a private cluster, a task suspended for a more urgent one, and the proof that nothing was lost."""
+"""`hai demo`: suspends a task for a more urgent one on a private cluster, and shows that nothing is lost."""

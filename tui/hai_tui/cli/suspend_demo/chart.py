@@ -1,11 +1,11 @@
-"""Who held which node when, as text: one line a node, one letter a task."""
+"""Draws which task used which node over time: one line for each node, one letter for each task."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_NOBODY = "·"
+_IDLE = "·"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,31 +19,34 @@ class Bar:
     suspend_requested_at: float | None = None
 
 
-def chart(bars: Sequence[Bar], width: int = 72) -> list[str]:
-    """Lines of `width` columns after the node's name, then a scale in seconds."""
+def draw_chart(bars: Sequence[Bar], width: int = 72) -> list[str]:
+    """Return a line of `width` columns for each node, then a scale in seconds."""
     if not bars:
         return []
     begin, end = min(b.begin for b in bars), max(b.end for b in bars)
     step = max(end - begin, 1e-9) / width
     middles = [begin + (i + 0.5) * step for i in range(width)]
     nodes = sorted({b.node for b in bars})
-    names = max(len(n) for n in nodes)
-    rows = [f"{node:<{names}}  {''.join(_mark(bars, node, t) for t in middles)}" for node in nodes]
-    return [*rows, f"{'':<{names}}  {_scale(end - begin, width)}"]
+    name_width = max(len(n) for n in nodes)
+    rows = [
+        f"{node:<{name_width}}  {''.join(_mark_at(bars, node, t) for t in middles)}"
+        for node in nodes
+    ]
+    return [*rows, f"{'':<{name_width}}  {_scale(end - begin, width)}"]
 
 
-def _mark(bars: Sequence[Bar], node: str, time: float) -> str:
+def _mark_at(bars: Sequence[Bar], node: str, time: float) -> str:
     for bar in bars:
         if bar.node == node and bar.begin <= time < bar.end:
-            ending = bar.suspend_requested_at is not None and time >= bar.suspend_requested_at
-            return bar.mark.lower() if ending else bar.mark.upper()
-    return _NOBODY
+            is_leaving = bar.suspend_requested_at is not None and time >= bar.suspend_requested_at
+            return bar.mark.lower() if is_leaving else bar.mark.upper()
+    return _IDLE
 
 
 def _scale(seconds: float, width: int) -> str:
-    every = next((s for s in (1, 2, 5, 10, 30, 60) if seconds / s <= width / 8), 120)
+    step_seconds = next((s for s in (1, 2, 5, 10, 30, 60) if seconds / s <= width / 8), 120)
     line = [" "] * (width + 8)
-    for second in range(0, int(seconds) + 1, every):
+    for second in range(0, int(seconds) + 1, step_seconds):
         label = f"{second} s"
         at = int(second / max(seconds, 1e-9) * width)
         line[at : at + len(label)] = label

@@ -1,4 +1,4 @@
-"""What happens in the demo: submit LOW, let it train, submit HIGH, follow both to their end, compare."""
+"""Runs the demo: submit LOW, let it train, submit HIGH, follow both to their end, compare the results."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ if TYPE_CHECKING:
 
 NODES = 2
 STEPS, URGENT_STEPS, PRINT_EVERY, STEP_SECONDS = 160, 40, 10, 0.05
-OnEvent = Callable[
-    [float, str, TaskEvent], None
-]  # seconds since the start, name of the task, event
+OnEvent = Callable[[float, str, TaskEvent], None]
+"""Receives the seconds since the start, the name of the task, and the event."""
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """What the demo found. Times in seconds."""
+class Results:
+    """The results of the demo. Times are in seconds."""
 
     suspensions: int
     asked_to_yielded_seconds: float
@@ -48,7 +47,7 @@ class Facts:
 
 
 def train_program() -> Path:
-    """The example, from the installed package or from the checkout."""
+    """Return the example program, from the installed package or from the checkout."""
     import hai_tui
 
     package = Path(hai_tui.__file__).parent
@@ -58,19 +57,19 @@ def train_program() -> Path:
     raise FileNotFoundError("examples/train_numpy.py is neither in the package nor beside it")
 
 
-async def play(client: Client, home: Path, on_event: OnEvent) -> tuple[Facts, list[Bar]]:
-    """Run the story; `on_event` hears each event as it happens."""
+async def run_demo(client: Client, home: Path, on_event: OnEvent) -> tuple[Results, list[Bar]]:
+    """Run the demo. `on_event` receives each event of a task."""
     low = await client.tasks.create(_spec("low", 0, STEPS, home / "low.json"))
     reporter = _EventReporter(client, on_event, low.create_time.ToNanoseconds() / 1e9)
     following = asyncio.ensure_future(reporter.follow(low))
-    await _until_trained(client, low.id, 4)
+    await _wait_until_trained(client, low.id, 4)
     high = await client.tasks.create(_spec("high", 30, URGENT_STEPS, home / "high.json"))
     await asyncio.gather(following, reporter.follow(high))
     undisturbed = await asyncio.to_thread(run_undisturbed, home / "undisturbed.json")
     low, high = await client.tasks.get(low.id), await client.tasks.get(high.id)
     runs = {t.name: await client.tasks.runs(t.id) for t in (low, high)}
     events = await client.tasks.events(low.id)
-    return _facts(low, high, runs, events, home, undisturbed), _bars(runs, events)
+    return _results(low, high, runs, events, home, undisturbed), _chart_bars(runs, events)
 
 
 def _spec(name: str, priority: int, steps: int, out: Path) -> TaskSpec:
@@ -85,8 +84,8 @@ def _spec(name: str, priority: int, steps: int, out: Path) -> TaskSpec:
     )
 
 
-async def _until_trained(client: Client, task_id: int, lines: int) -> None:
-    """Wait until rank 0 has printed so many lines: it has something to lose."""
+async def _wait_until_trained(client: Client, task_id: int, lines: int) -> None:
+    """Wait until rank 0 has printed that many lines, so that the task has something to lose."""
     line_count = 0
     async for answer in client.logs.tail(task_id, ranks=(0,), follow=True):
         line_count += len(answer.lines)
@@ -95,36 +94,41 @@ async def _until_trained(client: Client, task_id: int, lines: int) -> None:
 
 
 class _EventReporter:
-    """Passes on the events of tasks as they happen."""
+    """Reports the events of several tasks in the order of their time."""
 
     def __init__(self, client: Client, on_event: OnEvent, start: float) -> None:
         self._client = client
         self._on_event = on_event
         self._start = start
         self._names: dict[int, str] = {}
-        self._last: dict[int, int] = {}
-        self._one = asyncio.Lock()
+        self._last_sequence: dict[int, int] = {}
+        self._lock = asyncio.Lock()
 
     async def follow(self, task: Task) -> None:
-        """Until the task is finished."""
+        """Report events until the task is finished."""
         self._names[task.id] = task.name
         async for change in self._client.tasks.watch(f"id:{task.id}"):
-            async with self._one:
-                await self._catch_up()
+            async with self._lock:
+                await self._report_new_events()
             if any(t.state == TaskState.TASK_STATE_FINISHED for t in change.tasks):
                 return
 
-    async def _catch_up(self) -> None:
-        """Tell what is new of all, in its order. Who takes nodes may be heard of before who left: ask all again."""
+    async def _report_new_events(self) -> None:
+        """Report the new events of all tasks, sorted by time.
+
+        An event of one task may arrive before an earlier event of another. So all tasks are asked until none has news.
+        """
         new: list[tuple[float, str, TaskEvent]] = []
-        while found := [each for id in [*self._names] for each in await self._new(id)]:
-            new += found
+        while events_found := [
+            each for id in [*self._names] for each in await self._new_events(id)
+        ]:
+            new += events_found
         for seconds, name, event in sorted(new, key=lambda each: each[0]):
             self._on_event(seconds - self._start, name, event)
 
-    async def _new(self, id: int) -> list[tuple[float, str, TaskEvent]]:
-        events = await self._client.tasks.events(id, after=self._last.get(id, 0))
-        self._last.update((id, event.sequence) for event in events)
+    async def _new_events(self, id: int) -> list[tuple[float, str, TaskEvent]]:
+        events = await self._client.tasks.events(id, after=self._last_sequence.get(id, 0))
+        self._last_sequence.update((id, event.sequence) for event in events)
         return [(_seconds(event), self._names[id], event) for event in events]
 
 
@@ -133,51 +137,51 @@ def _seconds(event: TaskEvent) -> float:
 
 
 def run_undisturbed(out: Path) -> str:
-    """The same training by itself, off the cluster and without the pauses that make it watchable."""
-    inherited = {
+    """Run the same training outside the cluster, without pauses. Return its final loss."""
+    environment = {
         k: v for k, v in os.environ.items() if not k.startswith(("HAI_", "HFAI_", "MARSV2_"))
     }
     checkpoints = {"HAI_CHECKPOINT_DIR": str(out.with_suffix(".checkpoints"))}
     command = [sys.executable, str(train_program()), "--steps", str(STEPS), "--out", str(out)]
-    subprocess.run(command, env={**inherited, **checkpoints}, check=True, capture_output=True)
+    subprocess.run(command, env={**environment, **checkpoints}, check=True, capture_output=True)
     return str(json.loads(out.read_text())["final_loss"])
 
 
-def _facts(
+def _results(
     low: Task,
     high: Task,
     runs: Mapping[str, Sequence[Run]],
     events: Sequence[TaskEvent],
     home: Path,
     undisturbed: str,
-) -> Facts:
+) -> Results:
     out = home / "low.json"
-    final = str(json.loads(out.read_text())["final_loss"]) if out.exists() else "none"
-    requested = next((_seconds(e) for e in events if e.kind == "SuspendAsked"), 0.0)
-    yielded = next((_seconds(e) for e in events if e.kind == "Yielded"), requested)
+    final_loss = str(json.loads(out.read_text())["final_loss"]) if out.exists() else "none"
+    requested_at = next((_seconds(e) for e in events if e.kind == "SuspendAsked"), 0.0)
+    yielded_at = next((_seconds(e) for e in events if e.kind == "Yielded"), requested_at)
     first = runs["high"][0] if runs["high"] else Run()
     started = first.start_time.ToNanoseconds() / 1e9
-    return Facts(
+    return Results(
         suspensions=low.suspend_count,
-        asked_to_yielded_seconds=round(yielded - requested, 3),
+        asked_to_yielded_seconds=round(yielded_at - requested_at, 3),
         submitted_to_running_seconds=round(started - high.create_time.ToNanoseconds() / 1e9, 3),
-        final_loss=final,
+        final_loss=final_loss,
         undisturbed_loss=undisturbed,
-        equal=final == undisturbed,
+        equal=final_loss == undisturbed,
         low_succeeded=low.outcome == 1,
         high_succeeded=high.outcome == 1,
     )
 
 
-def _bars(runs: Mapping[str, Sequence[Run]], events: Sequence[TaskEvent]) -> list[Bar]:
-    requested = {e.run: _seconds(e) for e in events if e.kind == "SuspendAsked"}
+def _chart_bars(runs: Mapping[str, Sequence[Run]], events: Sequence[TaskEvent]) -> list[Bar]:
+    requested_at = {e.run: _seconds(e) for e in events if e.kind == "SuspendAsked"}
     return [
         Bar(
             rank.node,
             run.create_time.ToNanoseconds() / 1e9,
             run.end_time.ToNanoseconds() / 1e9,
             name[0],
-            requested.get(run.number) if name == "low" else None,
+            requested_at.get(run.number) if name == "low" else None,
         )
         for name, of_task in runs.items()
         for run in of_task

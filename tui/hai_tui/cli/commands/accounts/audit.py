@@ -1,4 +1,4 @@
-"""`hai audit`: who changed what."""
+"""`hai audit`: the calls that changed something."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 from hai_tui.cli.command import TableCommand
 from hai_tui.cli.completion import complete_users
 from hai_tui.cli.output.output import note_warnings, show
-from hai_tui.cli.parameters import parse_past
+from hai_tui.cli.parameters import since_option, until_option
 from hai_tui.cli.settings import Settings, with_client
 from hai_tui.name_warnings import user_warning
 from hai_tui.views.accounts import AUDIT
@@ -27,17 +27,15 @@ if TYPE_CHECKING:
 @click.option("--resource", default="", help="Only calls about this task, node, user ….")
 @click.option("--code", default="", help="Only calls that ended so, as PERMISSION_DENIED.")
 @click.option("--failed", is_flag=True, help="Only calls that were refused or failed.")
-@click.option("--since", metavar="TIME", callback=parse_past, help="10m, 2h, or 2026-11-21T11:08.")
-@click.option(
-    "--until", metavar="TIME", callback=parse_past, help="10m (ago), or 2026-11-21T11:08."
-)
+@since_option
+@until_option
 @click.option(
     "-n",
     "--limit",
     type=click.IntRange(0),
     default=100,
     show_default=True,
-    help="At most so many; 0: all.",
+    help="At most so many; 0 means all.",
 )
 @with_client
 async def audit(
@@ -62,19 +60,19 @@ async def audit(
     """
     terms["code"] = terms["code"].upper()
 
-    rows = await _newest(client, limit, start=since, end=until, **terms)
+    rows = await _newest_rows(client, limit, start=since, end=until, **terms)
     show(settings, AUDIT, rows)
     if terms["actor"] and not rows:
         note_warnings(settings, await user_warning(client, terms["actor"]))
 
 
-async def _newest(client: Client, limit: int, **terms: Any) -> list[AuditRow]:
+async def _newest_rows(client: Client, limit: int, **terms: Any) -> list[AuditRow]:
     from contextlib import aclosing
 
-    found: list[AuditRow] = []
+    rows_found: list[AuditRow] = []
     async with aclosing(client.audit.rows(page_size=limit or 1000, **terms)) as rows:
         async for row in rows:
-            found.append(row)
-            if len(found) == limit:
+            rows_found.append(row)
+            if len(rows_found) == limit:
                 break
-    return found
+    return rows_found

@@ -1,4 +1,4 @@
-"""`hai message …`: what operators tell users."""
+"""`hai message …`: messages of operators to users."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
 from hai_tui.cli.completion import complete_users
 from hai_tui.cli.output.output import note, note_warnings, show, show_one
-from hai_tui.cli.parameters import parse_future
+from hai_tui.cli.parameters import expires_option
 from hai_tui.cli.settings import Settings, with_client
 from hai_tui.name_warnings import user_group_warning
 from hai_tui.views.accounts import MESSAGES
@@ -37,9 +37,7 @@ async def list_messages(settings: Settings, client: Client, everybody: bool) -> 
 @click.argument("text")
 @click.option("--to", "subject", default="", shell_complete=complete_users, help="Default: all.")
 @click.option("--user-group", "is_group", is_flag=True, help="--to names a user group.")
-@click.option(
-    "--expires", metavar="TIME", callback=parse_future, help="30d, or 2026-12-31. Default: never."
-)
+@expires_option
 @with_client
 async def send(
     settings: Settings,

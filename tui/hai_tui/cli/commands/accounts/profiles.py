@@ -1,7 +1,7 @@
-"""`hai init` and `hai config …`: which servers this machine knows. Tokens are never printed.
+"""`hai init` and `hai config …`: the servers that this machine knows. Tokens are never printed.
 
-A token comes from a prompt, from standard input or from HAI_TOKEN; as an argument it would stand in
-the shell's history and in every process list.
+A token comes from a prompt, from standard input or from HAI_TOKEN. An argument would be visible in the history of the
+shell and in every list of processes.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from hai.client.profile import Profile
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
 from hai_tui.cli.completion import complete_profiles
 from hai_tui.cli.output.output import dump, note, print_rows
+from hai_tui.cli.parameters import combine
 from hai_tui.cli.settings import Settings
 from hai_tui.formatting.table import Column, View
 from hai_tui.i18n import text
@@ -36,22 +37,16 @@ _PROFILES = View(
     ),
 )
 
-_CONNECTION = (
+_connection = combine(
     click.option(
         "--ca",
         type=click.Path(exists=True, dir_okay=False, resolve_path=True),
         help="Certificate authority of the server.",
     ),
     click.option(
-        "--insecure/--secure", default=None, help="Plain text although it is not this machine."
+        "--insecure/--secure", default=None, help="Send plain text, even to another machine."
     ),
 )
-
-
-def _connection(function: Any) -> Any:
-    for option in reversed(_CONNECTION):
-        function = option(function)
-    return function
 
 
 @click.command("init", cls=HaiCommand)
@@ -73,15 +68,15 @@ def init(settings: Settings, server: str | None, ca: str | None, insecure: bool 
         raise click.UsageError("no server is given; use --server HOST:PORT")
     address = server or click.prompt("server (host:port)", err=True)
     new = Profile(name, address, _read_token(), ca or "", bool(insecure))
-    user = _try(new)
+    user = _fetch_user_name(new)
     profiles.save(new)
     note(settings, text("init.done", profile=name, server=address, user=user))
     return 0
 
 
 def _read_token() -> str:
-    if supplied := os.environ.get("HAI_TOKEN"):
-        return supplied.strip()
+    if given := os.environ.get("HAI_TOKEN"):
+        return given.strip()
     if sys.stdin.isatty():
         return str(click.prompt("token", hide_input=True, err=True)).strip()
     if token := sys.stdin.readline().strip():
@@ -89,8 +84,8 @@ def _read_token() -> str:
     raise click.UsageError("no token: set HAI_TOKEN, or write it to standard input")
 
 
-def _try(new: Profile) -> str:
-    """The user whom the server knows by that token; nothing is stored when it knows nobody."""
+def _fetch_user_name(new: Profile) -> str:
+    """Return the name of the user whom the token belongs to. Raise HaiError if the server refuses it."""
     import asyncio
 
     from hai.client.client import Client
@@ -113,7 +108,10 @@ def list_profiles(settings: Settings) -> int:
     """List profiles; * marks the current one."""
     stored = [profiles.load(name) for name in profiles.names()]
     if settings.structured:
-        dump(settings, {"profiles": [_facts(p) for p in stored], "current": profiles.current()})
+        dump(
+            settings,
+            {"profiles": [_profile_fields(p) for p in stored], "current": profiles.current()},
+        )
     elif settings.names_only:
         click.echo("".join(f"{p.name}\n" for p in stored), nl=False)
     elif stored:
@@ -128,22 +126,22 @@ def list_profiles(settings: Settings) -> int:
 @click.pass_obj
 def show_profile(settings: Settings, name: str | None) -> int:
     """Show a profile, by default the one in use."""
-    facts = _facts(profiles.load(name or settings.profile))
+    facts = _profile_fields(profiles.load(name or settings.profile))
     if settings.structured:
         dump(settings, facts)
     else:
         click.echo(
-            "".join(f"{key:<10}{_display(value)}\n" for key, value in facts.items()), nl=False
+            "".join(f"{key:<10}{_display_value(value)}\n" for key, value in facts.items()), nl=False
         )
     return 0
 
 
-def _display(value: object) -> object:
-    """As `config list` says it."""
+def _display_value(value: object) -> object:
+    """Return a value as `config list` prints it."""
     return ("yes" if value else "no") if isinstance(value, bool) else value or "-"
 
 
-def _facts(profile: Profile) -> dict[str, object]:
+def _profile_fields(profile: Profile) -> dict[str, object]:
     return {
         "name": profile.name,
         "server": profile.server,
@@ -171,10 +169,10 @@ def use(settings: Settings, name: str) -> int:
 @click.pass_obj
 def set_profile(settings: Settings, /, name: str, new_token: bool, **changes: Any) -> int:
     """Change a profile, or add one; the server is not asked."""
-    known = name in profiles.names()
-    stored = profiles.load(name) if known else Profile(name)
-    supplied = {key: value for key, value in changes.items() if value is not None}
-    changed = replace(stored, **supplied, token=_read_token() if new_token else stored.token)
+    exists = name in profiles.names()
+    stored = profiles.load(name) if exists else Profile(name)
+    given = {key: value for key, value in changes.items() if value is not None}
+    changed = replace(stored, **given, token=_read_token() if new_token else stored.token)
     if not changed.server:
         raise click.UsageError(f"profile {name!r} is new: give its --server")
     changed.check()

@@ -9,7 +9,7 @@ import click
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
 from hai_tui.cli.completion import complete_groups, complete_users
 from hai_tui.cli.output.output import note, note_warnings, show, show_one
-from hai_tui.cli.parameters import parse_future
+from hai_tui.cli.parameters import combine, parse_future
 from hai_tui.cli.settings import Settings, with_client
 from hai_tui.formatting.values import Priority
 from hai_tui.name_warnings import group_warning, subject_warning, user_group_warning
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hai.client.client import Client
 
 _SUBJECT = click.argument("subject", shell_complete=complete_users)
-_WHICH = (
+_which = combine(
     click.option(
         "-g",
         "--group",
@@ -39,12 +39,6 @@ _WHICH = (
     ),
     click.option("--user-group", "is_group", is_flag=True, help="SUBJECT is a user group."),
 )
-
-
-def _which(function: Any) -> Any:
-    for option in reversed(_WHICH):
-        function = option(function)
-    return function
 
 
 @click.group("quota", cls=HaiGroup)

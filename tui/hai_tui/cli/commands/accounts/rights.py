@@ -1,4 +1,4 @@
-"""`hai right …`: what users and user groups may do beyond their role."""
+"""`hai right …`: permissions of users and user groups beyond their role."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
 from hai_tui.cli.completion import complete_rights, complete_users
 from hai_tui.cli.output.output import note, note_warnings, show, show_one
-from hai_tui.cli.parameters import parse_future
+from hai_tui.cli.parameters import expires_option
 from hai_tui.cli.settings import Settings, with_client
 from hai_tui.name_warnings import subject_warning, user_group_warning
 from hai_tui.views.accounts import GRANTS
@@ -44,9 +44,7 @@ async def list_rights(settings: Settings, client: Client, subject: str) -> None:
 @_SUBJECT
 @_RIGHT
 @_IS_GROUP
-@click.option(
-    "--expires", metavar="TIME", callback=parse_future, help="30d, or 2026-12-31. Default: never."
-)
+@expires_option
 @with_client
 async def grant(
     settings: Settings,

@@ -1,4 +1,4 @@
-"""`hai share …`: which part of a node group a user group has."""
+"""`hai share …`: the part of a node group that a user group has."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
 from hai_tui.cli.completion import complete_groups, complete_user_groups
 from hai_tui.cli.output.output import note, note_warnings, show, show_one
+from hai_tui.cli.parameters import group_filter
 from hai_tui.cli.settings import Settings, with_client
 from hai_tui.name_warnings import group_warning, user_group_warning
 from hai_tui.views.accounts import SHARES
@@ -19,23 +20,23 @@ if TYPE_CHECKING:
 
 
 class _Limit(click.ParamType[int]):
-    """A number of nodes, or `none`."""
+    """A number of nodes on the command line, or `none`."""
 
     name = "limit"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> int:
-        """The number; -1 for none."""
+        """Return the number; -1 for none."""
         if str(value).lower() == "none":
-            return _NONE
-        if not str(value).isdecimal() or int(str(value)) > _MOST:
-            self.fail(f"{value!r} is neither none nor a number of nodes to {_MOST}", param, ctx)
+            return _NO_LIMIT
+        if not str(value).isdecimal() or int(str(value)) > _MAX_NODES:
+            self.fail(f"{value!r} must be none or a number up to {_MAX_NODES}", param, ctx)
         return int(str(value))
 
 
-_NONE = -1
-_MOST = 1_000_000
+_NO_LIMIT = -1
+_MAX_NODES = 1_000_000
 _USER_GROUP = click.argument("user_group", shell_complete=complete_user_groups)
 _GROUP = click.option(
     "-g",
@@ -54,7 +55,7 @@ def share() -> None:
 
 @share.command("list", cls=TableCommand)
 @click.argument("user_group", default="", shell_complete=complete_user_groups)
-@click.option("-g", "--group", default="", shell_complete=complete_groups, help="One node group.")
+@group_filter
 @with_client
 async def list_shares(settings: Settings, client: Client, user_group: str, group: str) -> None:
     """List shares: of one user group or all, in one node group or all.
@@ -77,7 +78,7 @@ async def list_shares(settings: Settings, client: Client, user_group: str, group
 @_USER_GROUP
 @_GROUP
 @click.option(
-    "--guaranteed", type=click.IntRange(0, _MOST), metavar="N", help="Nodes that come back."
+    "--guaranteed", type=click.IntRange(0, _MAX_NODES), metavar="N", help="Nodes that come back."
 )
 @click.option(
     "--weight",
@@ -108,7 +109,7 @@ async def set_share(
 
 
 async def _find(client: Client, user_group: str, group: str) -> Share:
-    """The share as it is, or a new one."""
+    """Return the share of the server, or a new one."""
     from hai.v1.user_pb2 import Share
 
     found = await client.users.shares(user_group, group)
@@ -117,7 +118,7 @@ async def _find(client: Client, user_group: str, group: str) -> Share:
 
 def _changed(share: Share, changes: dict[str, int | None]) -> Share:
     for name, value in changes.items():
-        if value == _NONE:
+        if value == _NO_LIMIT:
             share.ClearField("limit")
         elif value is not None:
             setattr(share, name, value)

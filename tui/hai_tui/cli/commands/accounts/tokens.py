@@ -1,4 +1,4 @@
-"""`hai token …`: credentials. A secret is printed once, when it is made, and never again."""
+"""`hai token …`: credentials. A secret is printed only once, when the token is created."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
 from hai_tui.cli.completion import complete_users
 from hai_tui.cli.output.output import dump, note, show
-from hai_tui.cli.parameters import parse_future
+from hai_tui.cli.parameters import expires_option, user_option
 from hai_tui.cli.settings import Settings, with_client
 from hai_tui.views.accounts import TOKENS
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from hai.client.client import Client
     from hai.v1.user_pb2 import Token
 
-_USER = click.option("--user", default="", shell_complete=complete_users, help="Default: yourself.")
-
 
 @click.group("token", cls=HaiGroup)
 def token() -> None:
@@ -28,7 +26,7 @@ def token() -> None:
 
 
 @token.command("list", cls=TableCommand)
-@_USER
+@user_option
 @with_client
 async def list_tokens(settings: Settings, client: Client, user: str) -> None:
     """List tokens, without their secrets."""
@@ -36,7 +34,7 @@ async def list_tokens(settings: Settings, client: Client, user: str) -> None:
 
 
 @token.command("create", cls=HaiCommand)
-@_USER
+@user_option
 @click.option(
     "--scope", type=click.Choice(["all", "read", "submit"]), default="all", show_default=True
 )
@@ -47,9 +45,7 @@ async def list_tokens(settings: Settings, client: Client, user: str) -> None:
     help="Who gets it, to act as the user. Default: the user.",
 )
 @click.option("--description", default="", help="What it is for.")
-@click.option(
-    "--expires", metavar="TIME", callback=parse_future, help="30d, or 2026-12-31. Default: never."
-)
+@expires_option
 @with_client
 async def create(
     settings: Settings,
@@ -71,25 +67,25 @@ async def create(
     """
     from hai.v1.user_pb2 import TokenScope
 
-    made = await client.users.create_token(
+    token = await client.users.create_token(
         user=user,
         scope=TokenScope.Value(f"TOKEN_SCOPE_{scope.upper()}"),
         description=description,
         expire_time=expires,
         holder=holder,
     )
-    _show_secret(settings, made)
+    _show_secret(settings, token)
 
 
-def _show_secret(settings: Settings, made: Token) -> None:
+def _show_secret(settings: Settings, token: Token) -> None:
     if settings.structured:
         from hai_tui.formatting.documents import to_dict
 
-        dump(settings, to_dict(made))
+        dump(settings, to_dict(token))
         return
-    whose = f"{made.user} for {made.holder}" if made.holder else made.user
-    note(settings, f"token {made.id} of {whose}; this is the only time its secret is shown:")
-    click.echo(made.secret)
+    owner = f"{token.user} for {token.holder}" if token.holder else token.user
+    note(settings, f"token {token.id} of {owner}; this is the only time its secret is shown:")
+    click.echo(token.secret)
 
 
 @token.command("revoke", cls=HaiCommand)

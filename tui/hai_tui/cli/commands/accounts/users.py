@@ -1,4 +1,4 @@
-"""`hai user …` for admins."""
+"""`hai user …`: the users, for operators and admins."""
 
 from __future__ import annotations
 

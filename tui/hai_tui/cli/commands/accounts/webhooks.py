@@ -1,8 +1,7 @@
-"""`hai webhook …`: whom the server tells what becomes of one's tasks."""
+"""`hai webhook …`: addresses that the server notifies about tasks."""
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -10,6 +9,7 @@ import click
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
 from hai_tui.cli.completion import complete_webhooks
 from hai_tui.cli.output.output import note, show, show_one
+from hai_tui.cli.prompts import read_secret
 from hai_tui.cli.settings import Settings, call_server, with_client
 from hai_tui.views.accounts import WEBHOOK_FORMATS, WEBHOOKS
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hai.client.client import Client
     from hai.v1.webhook_service_pb2 import SetWebhookResponse, Webhook
 
-_NEWS = ("started", "suspended", "ended", "failed")
+_EVENTS = ("started", "suspended", "ended", "failed")
 _NAME = click.argument("name", shell_complete=complete_webhooks)
 
 
@@ -37,10 +37,13 @@ async def list_webhooks(settings: Settings, client: Client) -> None:
 @_NAME
 @click.argument("url", required=False)
 @click.option(
-    "--on", "news", multiple=True, type=click.Choice(_NEWS), help="Default of a new one: ended."
+    "--on", "events", multiple=True, type=click.Choice(_EVENTS), help="Default of a new one: ended."
 )
 @click.option(
-    "--format", "form", type=click.Choice(WEBHOOK_FORMATS), help="Default of a new one: json."
+    "--format",
+    "format_name",
+    type=click.Choice(WEBHOOK_FORMATS),
+    help="Default of a new one: json.",
 )
 @click.option("--tag", help="Only tasks with this tag; '' for all.")
 @click.pass_obj
@@ -49,8 +52,8 @@ def set_webhook(
     /,
     name: str,
     url: str | None,
-    news: tuple[str, ...],
-    form: str | None,
+    events: tuple[str, ...],
+    format_name: str | None,
     tag: str | None,
 ) -> int:
     """Have the server tell URL what becomes of your tasks.
@@ -66,26 +69,20 @@ def set_webhook(
       hai webhook set sweeps https://example.org/hook --tag sweep --on ended
       pass show hook | hai webhook set phone - --format feishu
     """
-    url = _typed() if url == "-" else url
+    url = read_secret("URL").strip() if url == "-" else url
 
     async def work(client: Client) -> int:
         found = await _find(client, name)
-        if news:
+        if events:
             found.ClearField("news")
-            found.news.extend(news)
-        for key, value in (("url", url), ("format", form), ("tag", tag)):
+            found.news.extend(events)
+        for key, value in (("url", url), ("format", format_name), ("tag", tag)):
             if value is not None:
                 setattr(found, key, value)
         _show_set(settings, await client.webhooks.set(found))
         return 0
 
     return call_server(settings, work)
-
-
-def _typed() -> str:
-    if sys.stdin.isatty():
-        return str(click.prompt("URL", hide_input=True, err=True))
-    return sys.stdin.readline().strip()
 
 
 async def _find(client: Client, name: str) -> Webhook:

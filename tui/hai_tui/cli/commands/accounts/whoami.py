@@ -1,4 +1,4 @@
-"""`hai whoami`."""
+"""`hai whoami`: the caller, their quotas and tokens."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hai.v1.user_pb2 import Quota
     from hai.v1.user_service_pb2 import WhoAmIResponse
 
-_BAR = 20
+_BAR_CELLS = 20
 
 
 @click.command("whoami", cls=HaiCommand)
@@ -33,10 +33,10 @@ async def whoami(settings: Settings, client: Client, ascii: bool) -> None:
       hai whoami
       hai whoami --json | jq .user.role
     """
-    _show(settings, await client.users.whoami(), "#-" if ascii else "█░")
+    _print(settings, await client.users.whoami(), "#-" if ascii else "█░")
 
 
-def _show(settings: Settings, answer: WhoAmIResponse, glyphs: str) -> None:
+def _print(settings: Settings, answer: WhoAmIResponse, glyphs: str) -> None:
     if settings.structured:
         from hai_tui.formatting.documents import to_dict
 
@@ -44,14 +44,14 @@ def _show(settings: Settings, answer: WhoAmIResponse, glyphs: str) -> None:
     elif settings.names_only:
         click.echo(answer.user.name)
     else:
-        click.echo(_person(answer))
-        click.echo(_quotas(answer.quotas, glyphs), nl=False)
+        click.echo(_user_text(answer))
+        click.echo(_quota_text(answer.quotas, glyphs), nl=False)
         if answer.tokens:
             click.echo("\ntokens")
             print_rows(settings, TOKENS, answer.tokens)
 
 
-def _person(answer: WhoAmIResponse) -> str:
+def _user_text(answer: WhoAmIResponse) -> str:
     from hai.v1.user_pb2 import Role
 
     user = answer.user
@@ -63,8 +63,8 @@ def _person(answer: WhoAmIResponse) -> str:
     return "\n".join(lines)
 
 
-def _quotas(quotas: Sequence[Quota], glyphs: str) -> str:
-    """The most used first."""
+def _quota_text(quotas: Sequence[Quota], glyphs: str) -> str:
+    """Return a bar for each quota, the most used first."""
     if not quotas:
         return ""
     size = max(width(_label(quota)) for quota in quotas)
@@ -78,5 +78,7 @@ def _label(quota: Quota) -> str:
 
 
 def _bar(quota: Quota, glyphs: str) -> str:
-    full = min(_BAR, round(_BAR * quota.used / quota.nodes)) if quota.nodes else _BAR
-    return glyphs[0] * full + glyphs[1] * (_BAR - full)
+    full = (
+        min(_BAR_CELLS, round(_BAR_CELLS * quota.used / quota.nodes)) if quota.nodes else _BAR_CELLS
+    )
+    return glyphs[0] * full + glyphs[1] * (_BAR_CELLS - full)

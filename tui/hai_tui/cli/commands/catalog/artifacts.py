@@ -1,14 +1,15 @@
-"""`hai artifact …`: what tasks have made and need, under a name and a version."""
+"""`hai artifact …`: inputs and outputs of tasks, with a name and a version."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
 from hai_tui.cli.completion import complete_artifacts, complete_tasks, complete_user_groups
 from hai_tui.cli.output.output import note, show, show_one
+from hai_tui.cli.parameters import combine
 from hai_tui.cli.settings import Settings, with_client
 from hai_tui.views.artifacts import ARTIFACTS, TASK_ARTIFACTS
 
@@ -17,46 +18,41 @@ if TYPE_CHECKING:
     from hai.v1.artifact_pb2 import Artifact
 
 
-class Name(NamedTuple):
-    """What names an artifact."""
+class ArtifactName(NamedTuple):
+    """The identity of an artifact."""
 
     name: str
     version: str
     user_group: str
 
 
-class _Reference(click.ParamType[Name]):
-    """[USER_GROUP/]NAME[:VERSION]"""
+class _Reference(click.ParamType[ArtifactName]):
+    """An artifact on the command line: [USER_GROUP/]NAME[:VERSION]."""
 
     name = "artifact"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Name:
-        """Its three parts."""
+    ) -> ArtifactName:
         group, _, name_and_version = str(value).rpartition("/")
         name, _, version = name_and_version.partition(":")
         if not name or "/" in group:
             self.fail(f"{value!r} must be NAME[:VERSION] or USER_GROUP/NAME[:VERSION]", param, ctx)
-        return Name(name, version, group)
+        return ArtifactName(name, version, group)
 
 
 _ARTIFACT = click.argument("artifact", type=_Reference(), shell_complete=complete_artifacts)
 _TASK = click.argument("task_id", metavar="TASK", type=int, shell_complete=complete_tasks)
-_VALUES = (
+_values = combine(
     click.option("--type", "type", help="What it is: model, log, …."),
     click.option("--location", help="Where it is: a path or an address."),
     click.option("--description", help="What it is for."),
 )
 
 
-def _values(function: Any) -> Any:
-    for option in reversed(_VALUES):
-        function = option(function)
-    return function
-
-
-_DIRECTIONS = click.Choice(["input", "output"])  # --output itself is the format of every command
+_DIRECTIONS = click.Choice(
+    ["input", "output"]
+)  # not --input and --output: --output is a common option
 
 
 @click.group("artifact", cls=HaiGroup)
@@ -89,7 +85,7 @@ async def list_artifacts(
 @artifact.command("get", cls=TableCommand)
 @_ARTIFACT
 @with_client
-async def get(settings: Settings, client: Client, artifact: Name) -> None:
+async def get(settings: Settings, client: Client, artifact: ArtifactName) -> None:
     """Show one artifact."""
     show_one(settings, ARTIFACTS, await client.artifacts.get(*artifact))
 
@@ -99,7 +95,7 @@ async def get(settings: Settings, client: Client, artifact: Name) -> None:
 @_values
 @with_client
 async def create(
-    settings: Settings, client: Client, /, artifact: Name, **values: str | None
+    settings: Settings, client: Client, /, artifact: ArtifactName, **values: str | None
 ) -> None:
     """Add an artifact: a place with a name and a version.
 
@@ -123,7 +119,7 @@ async def create(
 @_values
 @with_client
 async def update(
-    settings: Settings, client: Client, /, artifact: Name, **values: str | None
+    settings: Settings, client: Client, /, artifact: ArtifactName, **values: str | None
 ) -> None:
     """Change an artifact; what is not named stays as it is.
 
@@ -145,7 +141,7 @@ def _changed(artifact: Artifact, values: dict[str, str | None]) -> Artifact:
 @artifact.command("delete", cls=HaiCommand)
 @_ARTIFACT
 @with_client
-async def delete(settings: Settings, client: Client, artifact: Name) -> None:
+async def delete(settings: Settings, client: Client, artifact: ArtifactName) -> None:
     """Take an artifact off the list; what it names stays."""
     await client.artifacts.delete(*artifact)
     note(settings, f"artifact {artifact.name} is deleted; what it names stays")
@@ -157,7 +153,7 @@ async def delete(settings: Settings, client: Client, artifact: Name) -> None:
 @click.option("--as", "direction", type=_DIRECTIONS, required=True, help="What it is to it.")
 @with_client
 async def map_artifact(
-    settings: Settings, client: Client, task_id: int, artifact: Name, direction: str
+    settings: Settings, client: Client, task_id: int, artifact: ArtifactName, direction: str
 ) -> None:
     """Give a task an artifact as input or output: at most one each.
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
 from hai_tui.cli.commands.catalog.container_services import (
-    do,
     logs,
     restart,
     show_services,
@@ -17,7 +18,8 @@ from hai_tui.cli.commands.catalog.container_services import (
 )
 from hai_tui.cli.completion import complete_groups
 from hai_tui.cli.output.output import dump, note, show, show_one
-from hai_tui.cli.parameters import many_tasks, one_task
+from hai_tui.cli.parameters import many_tasks, one_task, yes_option
+from hai_tui.cli.prompts import confirm
 from hai_tui.cli.settings import Settings, with_client
 from hai_tui.formatting.values import Priority, Span
 from hai_tui.i18n import text
@@ -80,12 +82,12 @@ async def create(settings: Settings, client: Client, /, name: str, **options: An
       hai container create nlp --gpu 1 --memory 32 --idle-timeout 2h
       hai container create big --kind spot -g a100 --workspace /work/ada
     """
-    from hai.client.tasks.container_spec import container_spec
-    from hai_tui.cli.containers.options import container_options
+    from hai.client.tasks.container_spec import ContainerOptions, container_spec
+    from hai_tui.cli.submission.options import read_variables
 
-    chosen = container_options(name, options)
-
-    task = await client.tasks.create(await container_spec(client.nodes, chosen))
+    fields = {key: value for key, value in options.items() if key != "env" and value is not None}
+    container = ContainerOptions(name=name, variables=read_variables((), options["env"]), **fields)
+    task = await client.tasks.create(await container_spec(client.nodes, container))
     if settings.sentences:
         click.echo(text("submitted", id=task.id, name=task.name))
         note(settings, text("container.next", id=task.id))
@@ -100,34 +102,31 @@ async def list_containers(settings: Settings, client: Client, everything: bool) 
     """List dev containers."""
     from hai.v1.task_service_pb2 import TASK_VIEW_FULL
 
-    wanted = "type:jupyter" + ("" if everything else " state:waiting_init,running,suspended")
-
-    page = await client.tasks.list(filter=wanted, page_size=200, view=TASK_VIEW_FULL)
+    filter = "type:jupyter" + ("" if everything else " state:waiting_init,running,suspended")
+    page = await client.tasks.list(filter=filter, page_size=200, view=TASK_VIEW_FULL)
     show(settings, CONTAINERS, page.tasks)
 
 
 @container.command("show", cls=TableCommand)
 @one_task
-@click.pass_obj
-def show_container(settings: Settings, task: str, kind: Kind) -> int:
+@with_client
+async def show_container(settings: Settings, client: Client, task: str, kind: Kind) -> None:
     """Show the services of a task, and how long it may stay."""
-
-    async def verb(client: Client, id: int) -> int:
-        found, task = await client.containers.get(id), await client.tasks.get(id)
-        show_services(settings, found, status=status(task), why=why(task))
-        if settings.sentences and (sentence := remark_of(task)):
-            note(settings, sentence)
-        return 0
-
-    return do(settings, task, kind, verb)
+    id = await client.tasks.resolve(task, kind)
+    services, row = await client.containers.get(id), await client.tasks.get(id)
+    show_services(settings, services, status=status(row), why=why(row))
+    if settings.sentences and (sentence := remark_of(row)):
+        note(settings, sentence)
 
 
 @container.command("open", cls=HaiCommand)
 @one_task
 @click.argument("service", default="")
 @click.option("--browser", is_flag=True, help="Open it here.")
-@click.pass_obj
-def open_container(settings: Settings, task: str, kind: Kind, service: str, browser: bool) -> int:
+@with_client
+async def open_container(
+    settings: Settings, client: Client, task: str, kind: Kind, service: str, browser: bool
+) -> None:
     """Print a link that opens a container, or another http service of a task, in a browser.
 
     The link works once, within a minute; the browser then stays signed in. While the container
@@ -139,37 +138,28 @@ def open_container(settings: Settings, task: str, kind: Kind, service: str, brow
       hai container open lab --browser
       hai container open 12 tensorboard
     """
-
-    async def verb(client: Client, id: int) -> int:
-        answer = await client.containers.open(id, service)
-        if settings.json:
-            dump(settings, {"link": answer.link, "url": answer.url})
-        elif not browser:
-            click.echo(answer.link)
-        if browser:
-            click.launch(answer.link)
-        return 0
-
-    return do(settings, task, kind, verb)
+    links = await client.containers.open(await client.tasks.resolve(task, kind), service)
+    if settings.json:
+        dump(settings, {"link": links.link, "url": links.url})
+    elif not browser:
+        click.echo(links.link)
+    if browser:
+        click.launch(links.link)
 
 
 @container.command("renew", cls=HaiCommand)
 @one_task
-@click.pass_obj
-def renew(settings: Settings, task: str, kind: Kind) -> int:
-    """Let a container's lifetime begin anew."""
-
-    async def verb(client: Client, id: int) -> int:
-        show_services(settings, await client.containers.renew(id))
-        return 0
-
-    return do(settings, task, kind, verb)
+@with_client
+async def renew(settings: Settings, client: Client, task: str, kind: Kind) -> None:
+    """Restart the lifetime of a container."""
+    id = await client.tasks.resolve(task, kind)
+    show_services(settings, await client.containers.renew(id))
 
 
 @container.command("delete", cls=HaiCommand)
 @many_tasks
-@click.option("--keep-files", is_flag=True, help="Let their directories stay.")
-@click.option("-y", "--yes", is_flag=True, help="Ask nothing.")
+@click.option("--keep-files", is_flag=True, help="Keep their directories.")
+@yes_option
 @with_client
 async def delete(
     settings: Settings,
@@ -180,16 +170,21 @@ async def delete(
     yes: bool,
 ) -> int:
     """End containers for good, and remove their files."""
-    from hai_tui.cli.containers.options import confirm_removal
-
     ids = [await client.tasks.resolve(task, kind) for task in tasks]
-    if not yes and not keep_files and not confirm_removal(ids):
+    if not yes and not keep_files and not _confirm_removal(ids):
         note(settings, text("confirm.no"))
         return 1
     for id in ids:
         await client.containers.delete(id, keep_files=keep_files)
         note(settings, text("container.deleted", id=id))
     return 0
+
+
+def _confirm_removal(ids: Sequence[int]) -> bool:
+    """Ask at a terminal. Elsewhere raise UsageError, because --yes is missing."""
+    if not sys.stdin.isatty():
+        raise click.UsageError("this removes files; give --yes, or --keep-files")
+    return confirm(text("container.confirm", ids=", ".join(map(str, ids))))
 
 
 for _command in (start, stop, restart, logs):

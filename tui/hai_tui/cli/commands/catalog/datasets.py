@@ -1,4 +1,4 @@
-"""`hai dataset …`: data that tasks read, under a name and a version."""
+"""`hai dataset …`: data that tasks read, with a name and a version."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ if TYPE_CHECKING:
 
 
 class _Reference(click.ParamType[tuple[str, str]]):
-    """NAME[:VERSION]"""
+    """A dataset on the command line: NAME[:VERSION]."""
 
     name = "dataset"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, str]:
-        """Its two parts."""
         name, _, version = str(value).partition(":")
         if not name:
             self.fail(f"{value!r} must be NAME[:VERSION]", param, ctx)

@@ -1,6 +1,6 @@
-"""`hai env …`: the commands of haienv, which is a package of its own and loaded by name.
+"""`hai env …`: the commands of haienv, a package of its own, which is loaded by name.
 
-It reads its own arguments and tells its own errors, so nothing that is said here is taken for ours.
+haienv parses its own arguments and reports its own errors.
 """
 
 from __future__ import annotations

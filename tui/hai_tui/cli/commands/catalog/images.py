@@ -1,4 +1,4 @@
-"""`hai image …`: what tasks may run in, and what registries say of it."""
+"""`hai image …`: images that tasks may run in, and queries to their registries."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def set_image(
 
 
 async def _find(client: Client, name: str) -> Image:
-    """The image as it is, or a new one."""
+    """Return the image of the server, or a new one."""
     from hai.v1.image_pb2 import Image
 
     found = (known for known in await client.images.list() if known.name == name)

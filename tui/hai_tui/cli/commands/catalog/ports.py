@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
-from hai_tui.cli.completion import complete_ports, complete_users
+from hai_tui.cli.completion import complete_ports
 from hai_tui.cli.output.output import note, show, show_one
+from hai_tui.cli.parameters import user_option
 from hai_tui.cli.settings import Settings, with_client
 from hai_tui.views.containers import PORTS
 
@@ -24,7 +25,7 @@ def port() -> None:
 
 
 @port.command("list", cls=TableCommand)
-@click.option("--user", default="", shell_complete=complete_users, help="Default: yourself.")
+@user_option
 @click.option("--all", "everybody", is_flag=True, help="Of everybody; for operators.")
 @with_client
 async def list_ports(settings: Settings, client: Client, user: str, everybody: bool) -> None:
@@ -36,7 +37,7 @@ async def list_ports(settings: Settings, client: Client, user: str, everybody: b
 @click.argument("task_name")
 @click.argument("service")
 @click.option("--number", type=click.IntRange(1, 65535), help="Which; for operators.")
-@click.option("--user", default="", shell_complete=complete_users, help="Default: yourself.")
+@user_option
 @with_client
 async def create(
     settings: Settings, client: Client, task_name: str, service: str, number: int | None, user: str

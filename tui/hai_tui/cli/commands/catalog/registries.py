@@ -1,8 +1,7 @@
-"""`hai registry …`: how the server asks registries. A password is read from stdin or a prompt, never from argv."""
+"""`hai registry …`: accounts at image registries. A password comes from stdin or a prompt, never from an argument."""
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +9,7 @@ import click
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
 from hai_tui.cli.completion import complete_registries
 from hai_tui.cli.output.output import note, show, show_one
+from hai_tui.cli.prompts import read_secret
 from hai_tui.cli.settings import Settings, call_server, with_client
 from hai_tui.views.images import REGISTRIES
 
@@ -35,11 +35,13 @@ async def list_registries(settings: Settings, client: Client) -> None:
 @registry.command("set", cls=HaiCommand)
 @_PREFIX
 @click.option("--username", help="User or robot account; '' for none.")
-@click.option("--password", "asks", is_flag=True, help="Ask for the password, or read stdin.")
+@click.option(
+    "--password", "has_password", is_flag=True, help="Ask for the password, or read stdin."
+)
 @click.option("--plain-http/--tls", default=None, help="Without TLS; own network only.")
 @click.option("--pull-secret", metavar="NAME", help="Kubernetes secret that nodes pull with.")
 @click.pass_obj
-def set_registry(settings: Settings, /, prefix: str, asks: bool, **changes: Any) -> int:
+def set_registry(settings: Settings, /, prefix: str, has_password: bool, **changes: Any) -> int:
     """Say how images whose path begins with PREFIX are asked for.
 
     PREFIX is a host, host:port or host/project; of several the longest counts. What
@@ -53,7 +55,7 @@ def set_registry(settings: Settings, /, prefix: str, asks: bool, **changes: Any)
       hai registry set localhost:5000 --plain-http
       pass show robot | hai registry set registry.example --username ci --password
     """
-    password = _password() if asks else None
+    password = read_secret("password") if has_password else None
 
     async def work(client: Client) -> int:
         found = await _find(client, prefix)
@@ -66,14 +68,8 @@ def set_registry(settings: Settings, /, prefix: str, asks: bool, **changes: Any)
     return call_server(settings, work)
 
 
-def _password() -> str:
-    if sys.stdin.isatty():
-        return str(click.prompt("password", hide_input=True, err=True))
-    return sys.stdin.readline().rstrip("\n")
-
-
 async def _find(client: Client, prefix: str) -> Registry:
-    """The registry as it is, or a new one."""
+    """Return the registry of the server, or a new one."""
     from hai.v1.image_pb2 import Registry
 
     found = (known for known in await client.images.registries() if known.prefix == prefix)

@@ -1,4 +1,4 @@
-"""`hai storage …`: what tasks see of the cluster's storage, and the rules that say so."""
+"""`hai storage …`: the storage that tasks see, and the rules that mount it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from hai_tui.cli.completion import (
     complete_mount_rules,
     complete_owners,
     complete_tasks,
-    complete_users,
 )
 from hai_tui.cli.output.output import note, show, show_one
+from hai_tui.cli.parameters import user_option
 from hai_tui.cli.settings import Settings, with_client
 from hai_tui.views.storage import MOUNTS, RULES
 
@@ -32,7 +32,7 @@ def storage() -> None:
 
 @storage.command("list", cls=TableCommand)
 @click.option("--task", "task_id", type=int, default=0, shell_complete=complete_tasks, help="Id.")
-@click.option("--user", default="", shell_complete=complete_users, help="Default: yourself.")
+@user_option
 @with_client
 async def list_mounts(settings: Settings, client: Client, task_id: int, user: str) -> None:
     """List what your tasks see, or those of a user, or one task.
@@ -48,7 +48,7 @@ async def list_mounts(settings: Settings, client: Client, task_id: int, user: st
 
     found = await client.storage.mounts(user, task_id)
     show(settings, MOUNTS, found.mounts, {"warnings": list(found.warnings)})
-    _warn(settings, found.warnings)
+    _note_warnings(settings, found.warnings)
 
 
 @storage.command("rules", cls=TableCommand)
@@ -112,7 +112,7 @@ async def add(
 
     made = await client.storage.create_rule(rule, force=force, validate_only=validate_only)
     show_one(settings, RULES, made.rule)
-    _warn(settings, made.warnings)
+    _note_warnings(settings, made.warnings)
 
 
 def _rule(kind: str, removes: bool, **fields: Any) -> MountRule:
@@ -125,7 +125,7 @@ def _rule(kind: str, removes: bool, **fields: Any) -> MountRule:
     )
 
 
-def _warn(settings: Settings, warnings: Any) -> None:
+def _note_warnings(settings: Settings, warnings: Any) -> None:
     for warning in warnings:
         note(settings, f"warning: {warning}")
 

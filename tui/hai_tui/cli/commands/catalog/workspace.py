@@ -1,4 +1,4 @@
-"""`hai workspace …`: the commands of haiworkspace, which is a package of its own and loaded by name."""
+"""`hai workspace …`: the commands of haiworkspace, a package of its own, which is loaded by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hai admin snapshot`: what a live scheduler knows, for `hai simulate` and for reports of faults."""
+"""`hai admin snapshot`: the state of a live scheduler, for `hai simulate` and for bug reports."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def snapshot(settings: Settings, client: Client, out: str | None, anonymiz
       hai admin snapshot --anonymize | gzip > cluster.json.gz
       hai simulate cluster.json --nodes 64 --nodes 96
     """
-    with _written(out) as write:
+    with _open_output(out) as write:
         async with aclosing(client.nodes.snapshot(anonymous=anonymize)) as parts:
             async for part in parts:
                 write(part)
@@ -51,8 +51,8 @@ async def snapshot(settings: Settings, client: Client, out: str | None, anonymiz
 
 
 @contextmanager
-def _written(out: str | None) -> Iterator[Callable[[bytes], object]]:
-    """Into a file that appears when it is whole, readable by its owner only; or to standard output."""
+def _open_output(out: str | None) -> Iterator[Callable[[bytes], object]]:
+    """Write to standard output, or to a file that only its owner can read and that appears when it is complete."""
     if not out or out == "-":
         yield lambda part: sys.stdout.write(part.decode("ascii"))
         return

@@ -1,11 +1,10 @@
-"""`hai cluster …`: the servers in a Kubernetes cluster, by Helm and kubectl."""
+"""`hai cluster …`: the servers in a Kubernetes cluster, managed with Helm and kubectl."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +13,18 @@ import click
 from hai.client import errors
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
 from hai_tui.cli.output.output import dump, note, print_rows
-from hai_tui.cli.server.cluster_plan import Plan, plan
+from hai_tui.cli.parameters import combine, yes_option
+from hai_tui.cli.server.cluster_plan import Plan, make_plan
 from hai_tui.cli.server.helm import Cluster, chart
 from hai_tui.cli.settings import Settings
 from hai_tui.i18n import text
 from hai_tui.views.cluster import SERVERS, servers
 
-_PLACE = (
-    click.option("-n", "--namespace", default="hai", show_default=True, help="Of the servers."),
-    click.option("--name", default="hai", show_default=True, help="Of the Helm release."),
+_cluster_options = combine(
+    click.option(
+        "-n", "--namespace", default="hai", show_default=True, help="Namespace of the servers."
+    ),
+    click.option("--name", "release", default="hai", show_default=True, help="Helm release."),
     click.option(
         "--kubeconfig", type=click.Path(exists=True, dir_okay=False), help="Which cluster."
     ),
@@ -32,7 +34,7 @@ _VALUES = click.option(
     *("-f", "--values"),
     multiple=True,
     type=click.Path(dir_okay=False),
-    help="Values of the chart; later files count more.",
+    help="Values of the chart; later files win.",
 )
 _TIMEOUT = click.option(
     *("--timeout",),
@@ -44,13 +46,9 @@ _TIMEOUT = click.option(
 _RETAINED_KINDS = "pvc,secret"
 
 
-def _cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    for option in reversed(_PLACE):
-        function = option(function)
-    return function
-
-
-def _cluster(namespace: str, name: str, kubeconfig: str | None, context: str | None) -> Cluster:
+def _make_cluster(
+    namespace: str, name: str, kubeconfig: str | None, context: str | None
+) -> Cluster:
     return Cluster(name, namespace, kubeconfig, context)
 
 
@@ -72,7 +70,7 @@ def cluster() -> None:
 @cluster.command("config", cls=HaiCommand)
 @click.argument("file", required=False, type=click.Path(dir_okay=False))
 def config(file: str | None) -> int:
-    """Write every value of the chart, with what it means, to FILE or stdout."""
+    """Write every value of the chart, with its meaning, to FILE or stdout."""
     values = (chart() / "values.yaml").read_text("utf-8")
     if file is None:
         click.echo(values, nl=False)
@@ -81,7 +79,7 @@ def config(file: str | None) -> int:
         with Path(file).open("x", encoding="utf-8") as made:
             made.write(values)
     except FileExistsError as error:
-        raise errors.Conflict(f"{file} is there already", hint="name another file") from error
+        raise errors.Conflict(f"{file} already exists", hint="name another file") from error
     return os.EX_OK
 
 
@@ -90,23 +88,23 @@ def config(file: str | None) -> int:
 @_cluster_options
 @click.pass_obj
 def dryrun(settings: Settings, /, values: tuple[str, ...], **options: Any) -> int:
-    """Say what `hai cluster up` would change; nothing is changed."""
-    target = _cluster(**options)
-    arguments = _install(target, values, "--dry-run=server", "--output=json")
-    found = plan(target, json.loads(target.helm(*arguments))["manifest"])
+    """Show what `hai cluster up` would change, and change nothing."""
+    target = Cluster(**options)
+    arguments = _install_arguments(target, values, "--dry-run=server", "--output=json")
+    plan = make_plan(target, json.loads(target.helm(*arguments))["manifest"])
     if settings.json:
-        dump(settings, {"changes": found.changes, **asdict(found)})
+        dump(settings, {"changes": plan.has_changes, **asdict(plan)})
     else:
-        _tell_plan(settings, found)
+        _print_plan(settings, plan)
     return os.EX_OK
 
 
-def _tell_plan(settings: Settings, found: Plan) -> None:
-    for sign, names in (("+", found.created), ("-", found.deleted)):
+def _print_plan(settings: Settings, plan: Plan) -> None:
+    for sign, names in (("+", plan.created), ("-", plan.deleted)):
         for name in names:
             click.echo(f"{sign} {name}")
-    click.echo(found.diff, nl=False)
-    if not found.changes:
+    click.echo(plan.diff, nl=False)
+    if not plan.has_changes:
         note(settings, text("cluster.same"))
 
 
@@ -117,14 +115,14 @@ def _tell_plan(settings: Settings, found: Plan) -> None:
 @click.pass_obj
 def up(settings: Settings, /, values: tuple[str, ...], timeout: int, **options: Any) -> int:
     """Install the servers, or change them, and wait until they are ready."""
-    target = _cluster(**options)
+    target = Cluster(**options)
     note(settings, text("cluster.installing", name=target.release, namespace=target.namespace))
-    target.helm(*_install(target, values))
-    return _wait(settings, target, timeout)
+    target.helm(*_install_arguments(target, values))
+    return _wait_until_ready(settings, target, timeout)
 
 
 @cluster.command("upgrade", cls=HaiCommand)
-@click.option("--tag", help="Of the image; default: the version of this client.")
+@click.option("--tag", help="Tag of the image. Default: the version of this client.")
 @_VALUES
 @_TIMEOUT
 @_cluster_options
@@ -133,36 +131,36 @@ def upgrade(
     settings: Settings, /, tag: str | None, values: tuple[str, ...], timeout: int, **options: Any
 ) -> int:
     """Replace the servers, one after the other; values stay unless they are given."""
-    target = _cluster(**options)
-    tags = (f"--set-string=image.tag={tag or ''}",)
+    target = Cluster(**options)
+    tag_option = f"--set-string=image.tag={tag or ''}"
     note(settings, text("cluster.upgrading", name=target.release))
     files = [f"--values={file}" for file in values]
-    keep = ("--reset-then-reuse-values", *files, *tags, *target.release_options())
-    target.helm("upgrade", target.release, str(chart()), *keep)
-    return _wait(settings, target, timeout)
+    arguments = ("--reset-then-reuse-values", *files, tag_option, *target.release_options())
+    target.helm("upgrade", target.release, str(chart()), *arguments)
+    return _wait_until_ready(settings, target, timeout)
 
 
 @cluster.command("status", cls=TableCommand)
 @_cluster_options
 @click.pass_obj
 def status(settings: Settings, /, **options: Any) -> int:
-    """Show the servers: exit code 1 when none is ready."""
-    return _show(settings, _cluster(**options))
+    """Show the servers. The exit code is 1 if none is ready."""
+    return _print_status(settings, Cluster(**options))
 
 
 @cluster.command("down", cls=HaiCommand)
-@click.option("-y", "--yes", is_flag=True, help="Ask nothing.")
-@click.option("--purge", is_flag=True, help="Delete tasks and data, too.")
+@yes_option
+@click.option("--purge", is_flag=True, help="Also delete tasks and data.")
 @_cluster_options
 @click.pass_obj
 def down(settings: Settings, /, yes: bool, purge: bool, **options: Any) -> int:
-    """Take the servers out of the cluster. Data stays: volumes, secrets, the database.
+    """Remove the servers from the cluster. Data stays: volumes, secrets, the database.
 
-    Programs run on for a while (fence_after), and go on when servers are back. With
-    --purge all that is ended, and the chart's volumes and secrets are deleted: tasks,
+    Programs run on for a while (fence_after), and continue when servers are back. With
+    --purge all programs end, and the chart's volumes and secrets are deleted: tasks,
     logs, checkpoints, users. A database or volume of your own stays.
     """
-    target = _cluster(**options)
+    target = Cluster(**options)
     values = json.loads(target.helm("get", "values", target.release, "--all", "--output=json"))
     question = "cluster.purge" if purge else "cluster.down"
     prompt = text(question, name=target.release, namespace=target.namespace)
@@ -177,39 +175,38 @@ def down(settings: Settings, /, yes: bool, purge: bool, **options: Any) -> int:
 
 
 def _purge(target: Cluster, values: Any) -> None:
-    """Runs first: their owners take pods, secrets and services with them."""
-    tasks = Cluster("", values["tasks"]["namespace"] or target.namespace, *_access(target))
-    ours = f"app.kubernetes.io/managed-by=hai,app.kubernetes.io/instance={values['cluster']}"
-    tasks.kubectl("delete", "configmap", f"--selector={ours}", "--wait=false")
+    """Delete the runs first: each owns its pods, secrets and services."""
+    namespace = values["tasks"]["namespace"] or target.namespace
+    tasks = replace(target, release="", namespace=namespace)
+    runs = f"app.kubernetes.io/managed-by=hai,app.kubernetes.io/instance={values['cluster']}"
+    tasks.kubectl("delete", "configmap", f"--selector={runs}", "--wait=false")
     selector = f"--selector=app.kubernetes.io/instance={target.release}"
     target.kubectl("delete", _RETAINED_KINDS, selector, "--wait=false")
 
 
-def _access(target: Cluster) -> tuple[str | None, str | None]:
-    return target.kubeconfig, target.context
-
-
-def _install(target: Cluster, values: tuple[str, ...], *more: str) -> list[str]:
+def _install_arguments(target: Cluster, values: tuple[str, ...], *more: str) -> list[str]:
     files = [f"--values={file}" for file in values]
-    made = ["upgrade", target.release, str(chart()), "--install", "--create-namespace", *files]
-    return [*made, *target.release_options(), *more]
+    arguments = ["upgrade", target.release, str(chart()), "--install", "--create-namespace", *files]
+    return [*arguments, *target.release_options(), *more]
 
 
-def _wait(settings: Settings, target: Cluster, timeout: int) -> int:
-    """Wait for all that the release runs, the database first."""
-    ours = f"--selector=app.kubernetes.io/instance={target.release}"
-    names = target.kubectl("get", "statefulsets", ours, "--output=name").split()
+def _wait_until_ready(settings: Settings, target: Cluster, timeout: int) -> int:
+    """Wait for each stateful set of the release, the database first."""
+    selector = f"--selector=app.kubernetes.io/instance={target.release}"
+    names = target.kubectl("get", "statefulsets", selector, "--output=name").split()
     for name in sorted(names, reverse=True):
         limit = f"--timeout={timeout}s"
         target.follow(lambda line: note(settings, line), "rollout", "status", name, limit)
-    return _show(settings, target)
+    return _print_status(settings, target)
 
 
-def _show(settings: Settings, target: Cluster) -> int:
+def _print_status(settings: Settings, target: Cluster) -> int:
     release = json.loads(target.helm("status", target.release, "--output=json"))
-    ours = f"app.kubernetes.io/instance={target.release},app.kubernetes.io/name=hai-server"
+    selector = f"app.kubernetes.io/instance={target.release},app.kubernetes.io/name=hai-server"
     found = list(
-        servers(json.loads(target.kubectl("get", "pods", f"--selector={ours}", "--output=json")))
+        servers(
+            json.loads(target.kubectl("get", "pods", f"--selector={selector}", "--output=json"))
+        )
     )
     if settings.structured:
         facts = {"state": release["info"]["status"], "revision": release["version"]}

@@ -1,4 +1,4 @@
-"""`hai down`: stop the server of this machine and everything that it has started."""
+"""`hai down`: stops the server of this machine and everything that it has started."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from hai_tui.cli.command import HaiCommand
 from hai_tui.cli.output.output import note
-from hai_tui.cli.server.local_server import ended, home_path, running, sweep
+from hai_tui.cli.server.local_server import end_leftovers, find_server, home_path, wait_for_exit
 from hai_tui.cli.settings import Settings
 from hai_tui.i18n import text
 
@@ -23,9 +23,9 @@ from hai_tui.i18n import text
 )
 @click.pass_obj
 def down(settings: Settings, home: str | None, timeout: float) -> int:
-    """Stop the server of this machine; running programs are ended, and continue after `hai up`.
+    """Stop the server of this machine; running programs end, and continue after `hai up`.
 
-    It also ends what a server that was killed has left behind.
+    It also ends what a killed server has left running.
 
     \b
     Examples:
@@ -36,19 +36,19 @@ def down(settings: Settings, home: str | None, timeout: float) -> int:
     if not directory.is_dir():
         note(settings, text("down.none", home=directory))
         return 0
-    found = running(directory)
-    if found:
-        note(settings, text("down.stopping", pid=found.pid))
-        _stop(settings, found.pid, timeout)
-    sweep(directory)
-    note(settings, text("down.done") if found else text("down.none", home=directory))
+    server = find_server(directory)
+    if server:
+        note(settings, text("down.stopping", pid=server.pid))
+        _stop(settings, server.pid, timeout)
+    end_leftovers(directory)
+    note(settings, text("down.done") if server else text("down.none", home=directory))
     return 0
 
 
 def _stop(settings: Settings, pid: int, timeout: float) -> None:
     os.kill(pid, signal.SIGTERM)
-    if ended(pid, timeout):
+    if wait_for_exit(pid, timeout):
         return
-    os.kill(pid, signal.SIGKILL)  # everything that was answered is durable: nothing is lost by it
-    ended(pid, timeout)
+    os.kill(pid, signal.SIGKILL)  # nothing is lost, because every confirmed change is durable
+    wait_for_exit(pid, timeout)
     note(settings, text("down.killed", seconds=timeout))

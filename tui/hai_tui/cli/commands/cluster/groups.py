@@ -41,20 +41,22 @@ _GROUP = click.argument("name", metavar="GROUP", shell_complete=complete_groups)
 @with_client
 async def show_group(settings: Settings, client: Client, name: str) -> None:
     """Show the scheduling settings of a group that are in force."""
-    found = await _group(client, name)
+    settings_group = await _find_group(client, name)
     if settings.sentences:
-        print_rows(settings, SETTINGS, settings_in_force(found))
+        print_rows(settings, SETTINGS, settings_in_force(settings_group))
     else:
-        show_one(settings, GROUPS, found)
+        show_one(settings, GROUPS, settings_group)
 
 
-async def _group(client: Client, name: str) -> Group:
+async def _find_group(client: Client, name: str) -> Group:
     from hai.client.errors import NotFound
 
-    found = next((group for group in await client.nodes.groups() if group.name == name), None)
-    if found is None:
+    settings_group = next(
+        (group for group in await client.nodes.groups() if group.name == name), None
+    )
+    if settings_group is None:
         raise NotFound(f"there is no node group {name!r}", hint="`hai groups` lists them")
-    return found
+    return settings_group
 
 
 @group.command(

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from hai_tui.cli.command import HaiGroup, TableCommand
-from hai_tui.cli.completion import complete_groups, complete_nodes
+from hai_tui.cli.completion import complete_nodes
 from hai_tui.cli.errors import exit_code, print_error
 from hai_tui.cli.output.output import note_warnings, show
+from hai_tui.cli.parameters import group_filter
 from hai_tui.cli.settings import Settings, call_server, with_client
 from hai_tui.formatting.table import printable
 from hai_tui.i18n import text
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @click.command("nodes", cls=TableCommand)
-@click.option("-g", "--group", default="", shell_complete=complete_groups, help="One node group.")
+@group_filter
 @click.option("-l", "--label", "labels", multiple=True, help="With a label: KEY or KEY=VALUE.")
 @click.option("--tree", "as_tree", is_flag=True, help="By group and zone.")
 @with_client
@@ -67,7 +68,9 @@ _REASON = click.option("--reason", default="", help="Why; shown to everybody.")
 @click.pass_obj
 def cordon(settings: Settings, names: tuple[str, ...], reason: str) -> int:
     """Let nodes take no new work; what runs there runs on."""
-    return _each(settings, names, lambda c, name: c.nodes.cordon(name, reason), _done("cordoned"))
+    return _change_each(
+        settings, names, lambda c, name: c.nodes.cordon(name, reason), _done_message("cordoned")
+    )
 
 
 @node.command("uncordon")
@@ -75,7 +78,7 @@ def cordon(settings: Settings, names: tuple[str, ...], reason: str) -> int:
 @click.pass_obj
 def uncordon(settings: Settings, names: tuple[str, ...]) -> int:
     """Let nodes take work again."""
-    return _each(settings, names, lambda c, name: c.nodes.uncordon(name), _uncordoned)
+    return _change_each(settings, names, lambda c, name: c.nodes.uncordon(name), _uncordoned)
 
 
 @node.command("drain")
@@ -84,7 +87,9 @@ def uncordon(settings: Settings, names: tuple[str, ...]) -> int:
 @click.pass_obj
 def drain(settings: Settings, names: tuple[str, ...], reason: str) -> int:
     """Let nodes take no new work and suspend what runs there."""
-    return _each(settings, names, lambda c, name: c.nodes.drain(name, reason), _done("drained"))
+    return _change_each(
+        settings, names, lambda c, name: c.nodes.drain(name, reason), _done_message("drained")
+    )
 
 
 @node.command("label", short_help="Set labels of nodes, and remove them.")
@@ -113,7 +118,7 @@ def label(settings: Settings, words: tuple[str, ...]) -> int:
         raise click.UsageError("which node? `hai nodes` lists them")
     if not patch.labels and not patch.remove:
         raise click.UsageError("name a label to set, such as rack=r7, or one to remove: rack-")
-    return _each(
+    return _change_each(
         settings,
         patch.other_arguments,
         lambda c, name: c.nodes.label(name, patch.labels, remove=patch.remove),
@@ -122,24 +127,24 @@ def label(settings: Settings, words: tuple[str, ...]) -> int:
 
 
 def _uncordoned(changed: Node) -> str:
-    """Whether it takes work now is another matter."""
+    """Return the state of the node, because another reason may still keep work away."""
     if node_status(changed) == "READY":
         return text("done.uncordoned")
     return f"{node_status(changed)}: {changed.reason or '-'}"
 
 
-def _done(message: str) -> Callable[[Node], str]:
+def _done_message(message: str) -> Callable[[Node], str]:
     return lambda changed: text(f"done.{message}")
 
 
-def _each(
+def _change_each(
     settings: Settings,
     names: tuple[str, ...],
     do: Callable[[Client, str], Awaitable[Node]],
     done: Callable[[Node], str],
 ) -> int:
     async def work(client: Client) -> int:
-        results = [await _one(client, settings, name, do, done) for name in names]
+        results = [await _change_one(client, settings, name, do, done) for name in names]
         if not settings.sentences:
             show(settings, NODES, [node for node, _ in results if node])
         return next((code for _, code in results if code), 0)
@@ -147,7 +152,7 @@ def _each(
     return call_server(settings, work)
 
 
-async def _one(
+async def _change_one(
     client: Client,
     settings: Settings,
     name: str,

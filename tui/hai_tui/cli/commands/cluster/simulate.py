@@ -1,6 +1,6 @@
-"""`hai simulate`: replays job traces through the server's scheduler, in a process of the server's own package.
+"""`hai simulate`: replays job traces through the server's scheduler, in a process of the server's package.
 
-The options are passed on as they were typed; the simulator checks them, so that all that is wrong is said at once.
+The options are passed on as the user typed them. The simulator checks them, so that it can report all errors at once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NoReturn
 import click
 
 from hai_tui.cli.command import COMMON, HaiCommand
-from hai_tui.cli.server.local_server import NEEDED
+from hai_tui.cli.server.local_server import REQUIRED_MODULE
 from hai_tui.cli.settings import Settings
 
 MODULE = "hai_backend.sim"
@@ -25,15 +25,15 @@ _FLAGS = {"policies": "policy"}
 Value = str | bool | tuple[str, ...] | None
 
 
-class _Simulate(HaiCommand):
-    """Its own --json names a file, in the place of the common one."""
+class _SimulateCommand(HaiCommand):
+    """Its own --json names a file and replaces the common option."""
 
     @property
     def common(self) -> tuple[click.Option, ...]:
         return tuple(option for option in COMMON if option.name != "json")
 
 
-@click.command("simulate", cls=_Simulate)
+@click.command("simulate", cls=_SimulateCommand)
 @click.argument("traces", nargs=-1, metavar="TRACE...", type=click.Path())
 @click.option(
     "--nodes", multiple=True, metavar="N", help="Nodes of the cluster; repeat to compare."
@@ -77,29 +77,29 @@ def simulate(settings: Settings, /, **options: Value) -> NoReturn:
       hai simulate --synthetic nodes=10000,waiting=100000 --json passes.json
       hai simulate decisions.jsonl --verify
     """
-    if find_spec(NEEDED) is None:
+    if find_spec(REQUIRED_MODULE) is None:
         raise click.ClickException(
             "the simulator is not installed: pip install 'hai-platform[backend]'"
         )
     if settings.json and not options["json"]:  # hai --json simulate …
         options["json"] = "-"
-    surroundings = os.environ if settings.color else {**os.environ, "NO_COLOR": "1"}
+    environment = os.environ if settings.color else {**os.environ, "NO_COLOR": "1"}
     # -P: a file json.py in the current directory is not the module json
     command = [sys.executable, "-P", "-m", MODULE, *_arguments(options)]
     sys.stdout.flush()
-    os.execve(command[0], command, surroundings)
+    os.execve(command[0], command, environment)
 
 
 def _arguments(options: Mapping[str, Value]) -> Iterator[str]:
-    """The options as they were typed, then the traces, whatever they are called."""
+    """Yield the options as they were typed, then the traces after `--`."""
     for name, value in options.items():
         flag = f"--{_FLAGS.get(name, name).replace('_', '-')}"
         if value is True:
             yield flag
         elif value and name != "traces":
-            yield from (f"{flag}={each}" for each in _each(value))
-    yield from ("--", *_each(options["traces"]))
+            yield from (f"{flag}={each}" for each in _as_tuple(value))
+    yield from ("--", *_as_tuple(options["traces"]))
 
 
-def _each(value: Value) -> tuple[str, ...]:
+def _as_tuple(value: Value) -> tuple[str, ...]:
     return value if isinstance(value, tuple) else (str(value),)

@@ -1,4 +1,4 @@
-"""`hai tui`: the full-screen app. Textual is loaded only here, and by name, so that no other command pays for it."""
+"""`hai tui`: the full-screen app. Textual is imported by name and only here, so that other commands start faster."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ def tui(settings: Settings, words: tuple[str, ...], readonly: bool, demo: bool) 
 def open_app(
     settings: Settings, words: tuple[str, ...], *, readonly: bool, demo: bool = False
 ) -> int:
-    """Run the app until it is left; the exit code."""
+    """Run the app until the user leaves it. Return the exit code."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("hai tui needs a terminal; `hai top --once` prints a page anywhere")
     if find_spec("textual") is None:
         raise click.ClickException("the app is not installed: pip install 'hai-platform[tui]'")
     start = import_module("hai_tui.start")
-    code: int = start.run(settings.profile, line(words), readonly=readonly, demo=demo)
+    code: int = start.run(settings.profile, page_line(words), readonly=readonly, demo=demo)
     return code
 
 
-def line(words: tuple[str, ...]) -> str:
-    """What `:` would be told: a bare number is a task."""
+def page_line(words: tuple[str, ...]) -> str:
+    """Return what the user would type after `:` for these words. A bare number means a task."""
     if words and words[0].isdigit():
         words = ("task", *words)
     return " ".join(words) or "tasks"

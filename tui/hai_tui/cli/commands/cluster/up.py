@@ -1,4 +1,4 @@
-"""`hai up`: a server on this machine, and a profile that speaks to it."""
+"""`hai up`: starts a server on this machine and makes a profile for it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,14 @@ import click
 
 from hai_tui.cli.command import HaiCommand
 from hai_tui.cli.output.output import dump, note
-from hai_tui.cli.server.local_server import NEEDED, Running, command, home_path, last_lines, running
+from hai_tui.cli.server.local_server import (
+    REQUIRED_MODULE,
+    RunningServer,
+    command,
+    find_server,
+    home_path,
+    last_lines,
+)
 from hai_tui.cli.settings import Settings
 from hai_tui.i18n import text
 
@@ -26,9 +33,9 @@ if TYPE_CHECKING:
     from hai.client.profile import Profile
 
 _POLL_SECONDS = 0.05
-"""How often we look for server.json while a server starts; nothing can tell us before it listens."""
+"""How often to look for server.json while a server starts. The server cannot tell us before it listens."""
 
-_MIN_LOG_BYTES = 64 * 1024  # bytes of the disk; with less a server that fails cannot even say why
+_MIN_LOG_BYTES = 64 * 1024  # with less free disk space, a failing server cannot write its log
 
 
 @click.command("up", cls=HaiCommand)
@@ -48,7 +55,7 @@ _MIN_LOG_BYTES = 64 * 1024  # bytes of the disk; with less a server that fails c
 @click.option(
     "--port", type=click.IntRange(0, 65535), metavar="N", help="Where it listens on loopback."
 )
-@click.option("--foreground", is_flag=True, help="Stay, and stop the server with Ctrl-C.")
+@click.option("--foreground", is_flag=True, help="Keep running, and stop the server with Ctrl-C.")
 @click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds to wait.")
 @click.pass_obj
 def up(
@@ -57,7 +64,7 @@ def up(
     """Start a server on this machine, wait until it answers, and make the profile `local` for it.
 
     The server runs on after this command and after you log out; `hai down` stops it.
-    Options hold for this start; what shall hold for every start stands in HOME/hai.toml (`nodes = 8`).
+    Options hold for this start; HOME/hai.toml (`nodes = 8`) holds for every start.
 
     \b
     Examples:
@@ -66,55 +73,55 @@ def up(
       hai up --home /data/hai --foreground     for a service manager
     """
     directory = home_path(home)
-    if found := running(directory):
-        _report_running(settings, directory, found, numbers)
+    if server := find_server(directory):
+        _report_running(settings, directory, server, numbers)
         return os.EX_OK
-    if find_spec(NEEDED) is None:
+    if find_spec(REQUIRED_MODULE) is None:
         raise click.ClickException(
             "the server is not installed: pip install 'hai-platform[backend]'"
         )
     flags = [f"--{k.replace('_', '-')}={v}" for k, v in numbers.items() if v is not None]
     _check_profiles()
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _starting(settings, directory, timeout) as other:
-        if other is not None:
-            _report_running(settings, directory, other, numbers)
+    with _start_lock(settings, directory, timeout) as other_server:
+        if other_server is not None:
+            _report_running(settings, directory, other_server, numbers)
             return os.EX_OK
-        child = _start(settings, directory, flags, foreground, timeout)
-    return _stay(child) if foreground else os.EX_OK
+        child = _start_server(settings, directory, flags, foreground, timeout)
+    return _wait_for_exit(child) if foreground else os.EX_OK
 
 
 def _report_running(
-    settings: Settings, home: Path, found: Running, numbers: Mapping[str, int | None]
+    settings: Settings, home: Path, server: RunningServer, numbers: Mapping[str, int | None]
 ) -> None:
-    note(settings, text("up.running", address=found.address, pid=found.pid))
-    _unused(settings, numbers)
-    _keep_missing(settings, home, found)
-    _report(settings, found)
+    note(settings, text("up.running", address=server.address, pid=server.pid))
+    _note_unused(settings, numbers)
+    _restore_profile(settings, home, server)
+    _print_json(settings, server)
 
 
 @contextmanager
-def _starting(settings: Settings, home: Path, timeout: float) -> Iterator[Running | None]:
-    """The right to start a server in a home, or the server that another `hai up` has started meanwhile.
+def _start_lock(settings: Settings, home: Path, timeout: float) -> Iterator[RunningServer | None]:
+    """Lock a home while a server starts. Yield the server that another `hai up` has started meanwhile, or None.
 
-    The lock goes with our process, so that nothing is left of one that was killed.
+    The kernel releases the lock when our process ends, even if it is killed.
     """
     with (home / "up.lock").open("w") as lock:
-        limit, noted = time.monotonic() + timeout, False
-        while not _locked(lock):
+        deadline, noted = time.monotonic() + timeout, False
+        while not _try_lock(lock):
             if not noted:
                 note(settings, text("up.waiting", home=home))
                 noted = True
-            if time.monotonic() > limit:
+            if time.monotonic() > deadline:
                 raise click.ClickException(
                     f"another `hai up` has not started its server in {home} within {timeout:g} s; "
                     "try again, or wait longer: --timeout"
                 )
             time.sleep(_POLL_SECONDS)
-        yield running(home)
+        yield find_server(home)
 
 
-def _locked(lock: IO[str]) -> bool:
+def _try_lock(lock: IO[str]) -> bool:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -122,7 +129,7 @@ def _locked(lock: IO[str]) -> bool:
     return True
 
 
-def _unused(settings: Settings, numbers: Mapping[str, int | None]) -> None:
+def _note_unused(settings: Settings, numbers: Mapping[str, int | None]) -> None:
     if supplied := [f"{_flag(k)} {v}" for k, v in numbers.items() if v is not None]:
         note(settings, text("up.unused", given=", ".join(supplied)))
 
@@ -131,28 +138,28 @@ def _flag(name: str) -> str:
     return f"--{name.removesuffix('_per_node')}"
 
 
-def _start(
+def _start_server(
     settings: Settings, home: Path, flags: list[str], foreground: bool, timeout: float
 ) -> subprocess.Popen[bytes]:
     note(settings, text("up.starting", home=home))
     log = home / "server.log"
     with log.open("ab") as output:
-        begin = output.tell()
+        log_start = output.tell()
         child = _spawn(command(home, *flags), None if foreground else output)
-    if foreground:  # a service manager ends us, and means the server
+    if foreground:  # a service manager that ends this process wants to end the server
         signal.signal(signal.SIGTERM, lambda number, frame: child.terminate())
     try:
-        found = _wait(child, home, log, begin, timeout)
+        server = _wait_until_ready(child, home, log, log_start, timeout)
     except KeyboardInterrupt:
         child.terminate()
         raise
-    _keep(_profile(settings, home, found))
-    _report_start(settings, found)
+    _verify_and_save(_profile(settings, home, server))
+    _report_start(settings, server)
     return child
 
 
 def _check_profiles() -> None:
-    """A server whose profile cannot be stored would run unseen, so this is known before it starts."""
+    """Raise an error if no profile can be saved. A server without a profile would run unnoticed."""
     from hai.client.profile import config_path
 
     path = config_path().absolute()
@@ -165,7 +172,7 @@ def _check_profiles() -> None:
 
 
 def _spawn(argv: list[str], output: IO[bytes] | None) -> subprocess.Popen[bytes]:
-    """In the background it has a session of its own, so that no terminal can end it."""
+    """Start the server. In the background it gets a session of its own, so that no terminal can end it."""
     return subprocess.Popen(
         argv,
         stdin=subprocess.DEVNULL,
@@ -175,43 +182,45 @@ def _spawn(argv: list[str], output: IO[bytes] | None) -> subprocess.Popen[bytes]
     )
 
 
-def _wait(
-    child: subprocess.Popen[bytes], home: Path, log: Path, begin: int, timeout: float
-) -> Running:
-    limit = time.monotonic() + timeout
-    while time.monotonic() < limit:
-        found = running(home)
-        if found is not None and found.pid == child.pid:
-            return found
+def _wait_until_ready(
+    child: subprocess.Popen[bytes], home: Path, log: Path, log_start: int, timeout: float
+) -> RunningServer:
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        server = find_server(home)
+        if server is not None and server.pid == child.pid:
+            return server
         try:
             code = child.wait(_POLL_SECONDS)
         except subprocess.TimeoutExpired:
             continue
-        raise _failure(f"the server ended with exit code {code}", log, begin)
+        raise _start_error(f"the server ended with exit code {code}", log, log_start)
     child.terminate()
-    raise _failure(f"the server was not ready within {timeout:g} s and was stopped", log, begin)
+    raise _start_error(
+        f"the server was not ready within {timeout:g} s and was stopped", log, log_start
+    )
 
 
-def _failure(problem: str, log: Path, begin: int) -> click.ClickException:
-    excerpt = "".join(f"\n  | {line}" for line in last_lines(log, begin))
+def _start_error(problem: str, log: Path, log_start: int) -> click.ClickException:
+    excerpt = "".join(f"\n  | {line}" for line in last_lines(log, log_start))
     if not excerpt and disk_usage(log.parent).free < _MIN_LOG_BYTES:
         return click.ClickException(f"{problem}: the disk that holds {log.parent} is full")
     return click.ClickException(f"{problem}; the whole log is {log}{excerpt}")
 
 
-def _profile(settings: Settings, home: Path, found: Running) -> Profile:
+def _profile(settings: Settings, home: Path, server: RunningServer) -> Profile:
     from hai.client.profile import Profile
 
     token = (home / "admin.token").read_text("utf-8").strip()
-    return Profile(_profile_name(settings), found.address, token, found.ca)
+    return Profile(_profile_name(settings), server.address, token, server.ca)
 
 
 def _profile_name(settings: Settings) -> str:
     return settings.profile or "local"
 
 
-def _keep(profile: Profile) -> None:
-    """Store the profile once a call has proven that its address and token work."""
+def _verify_and_save(profile: Profile) -> None:
+    """Save the profile after a call has shown that its address and token work."""
     import asyncio
 
     from hai.client.client import Client
@@ -225,34 +234,36 @@ def _keep(profile: Profile) -> None:
     save(profile)
 
 
-def _keep_missing(settings: Settings, home: Path, found: Running) -> None:
-    """Who has no profile for it any more, or an old one, is sent here to get one."""
+def _restore_profile(settings: Settings, home: Path, server: RunningServer) -> None:
+    """Save a profile for a running server if it is missing or has another address."""
     from hai.client import profile as profiles
 
     name = _profile_name(settings)
-    if name not in profiles.names() or profiles.load(name).server != found.address:
+    if name not in profiles.names() or profiles.load(name).server != server.address:
         _check_profiles()
-        _keep(_profile(settings, home, found))
+        _verify_and_save(_profile(settings, home, server))
         note(settings, text("up.kept", profile=name))
 
 
-def _report_start(settings: Settings, found: Running) -> None:
-    ready = text("up.ready", address=found.address, pid=found.pid, profile=_profile_name(settings))
+def _report_start(settings: Settings, server: RunningServer) -> None:
+    ready = text(
+        "up.ready", address=server.address, pid=server.pid, profile=_profile_name(settings)
+    )
     note(settings, ready)
     note(settings, text("up.next"))
-    _report(settings, found)
+    _print_json(settings, server)
 
 
-def _report(settings: Settings, found: Running) -> None:
+def _print_json(settings: Settings, server: RunningServer) -> None:
     if settings.json:
-        dump(settings, {"address": found.address, "pid": found.pid})
+        dump(settings, {"address": server.address, "pid": server.pid})
 
 
-def _stay(child: subprocess.Popen[bytes]) -> int:
-    """Ctrl-C reaches the server too, since it has our process group; wait for its clean end."""
+def _wait_for_exit(child: subprocess.Popen[bytes]) -> int:
+    """Wait until the server has ended. Ctrl-C reaches it as well, because it belongs to our process group."""
     while True:
         try:
             code = child.wait()
         except KeyboardInterrupt:
             continue
-        return code if code >= 0 else 128 - code  # as a shell writes a death by signal
+        return code if code >= 0 else 128 - code  # a shell reports a signal like this

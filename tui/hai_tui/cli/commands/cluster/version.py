@@ -1,4 +1,4 @@
-"""`hai version`."""
+"""`hai version`: the versions of client and server, and whether they are compatible."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def version(settings: Settings, only_client: bool) -> int:
         click.echo(f"cluster   {info.cluster} ({info.launcher})")
         if info.HasField("certificate_expire_time"):
             click.echo(f"tls       certificate expires {local(info.certificate_expire_time)}")
-        click.echo(f"together  {_together(info)}")
+        click.echo(f"together  {_compatibility(info)}")
     return 0
 
 
@@ -66,7 +66,7 @@ def _facts(info: ServerInfo | None) -> dict[str, object]:
     return {**facts, "server": to_dict(info), "compatible": compatible}
 
 
-def _together(info: ServerInfo) -> str:
+def _compatibility(info: ServerInfo) -> str:
     if info.protocol == _PROTOCOL:
         same = info.version == client_version()
         return "compatible" if same else "compatible; what only one of them knows is refused"

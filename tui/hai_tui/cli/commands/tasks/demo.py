@@ -13,7 +13,7 @@ from hai_tui.cli.settings import Settings
 
 if TYPE_CHECKING:
     from hai.v1.task_pb2 import TaskEvent
-    from hai_tui.cli.suspend_demo.story import Facts
+    from hai_tui.cli.suspend_demo.story import Results
 
 
 @click.command("demo", cls=HaiCommand)
@@ -31,25 +31,25 @@ def demo(settings: Settings) -> int:
       hai demo --json
     """
     from hai.client.client import Client
-    from hai_tui.cli.suspend_demo.chart import chart
-    from hai_tui.cli.suspend_demo.private import private_cluster
-    from hai_tui.cli.suspend_demo.story import NODES, play
+    from hai_tui.cli.suspend_demo.chart import draw_chart
+    from hai_tui.cli.suspend_demo.private_cluster import private_cluster
+    from hai_tui.cli.suspend_demo.story import NODES, run_demo
 
-    async def run() -> tuple[Facts, list[str]]:
+    async def run() -> tuple[Results, list[str]]:
         async with Client(profile) as client:
-            facts, bars = await play(client, home, on_event)
-            return facts, chart(bars)
+            results, bars = await run_demo(client, home, on_event)
+            return results, draw_chart(bars)
 
     on_event = (lambda *event: None) if settings.json else _print_event
     if not settings.json:
         click.echo(f"Starting a private cluster of {NODES} nodes …")
     with private_cluster(NODES) as (home, profile):
-        facts, lines = asyncio.run(run())
+        results, lines = asyncio.run(run())
     if settings.json:
-        click.echo(json.dumps(facts.as_dict(), indent=2))
+        click.echo(json.dumps(results.as_dict(), indent=2))
     else:
-        _print_facts(facts, lines)
-    return 0 if facts.proven else 1
+        _print_results(results, lines)
+    return 0 if results.proven else 1
 
 
 _PRINTED_EVENTS = frozenset(
@@ -78,15 +78,17 @@ def _print_event(seconds: float, name: str, event: TaskEvent) -> None:
     click.echo(f"{seconds:7.2f} s  {name:<5} {description:<24} {event.actor:<10} {event.reason}")
 
 
-def _print_facts(facts: Facts, lines: list[str]) -> None:
+def _print_results(results: Results, lines: list[str]) -> None:
     click.echo("\nNodes over time (L low, l low leaving, H high):\n")
     click.echo("\n".join(f"  {line}" for line in lines))
-    click.echo(f"\nhigh ran {facts.submitted_to_running_seconds:.2f} s after it was submitted;")
+    click.echo(f"\nhigh ran {results.submitted_to_running_seconds:.2f} s after it was submitted;")
     click.echo(
-        f"low had saved and yielded {facts.asked_to_yielded_seconds:.2f} s after it was asked."
+        f"low had saved and yielded {results.asked_to_yielded_seconds:.2f} s after it was asked."
     )
-    count = "once" if facts.suspensions == 1 else f"{facts.suspensions} times"
-    click.echo(f"{f'final loss of low, suspended {count}:':<36}{facts.final_loss}")
-    click.echo(f"{'final loss of an undisturbed run:':<36}{facts.undisturbed_loss}")
-    verdict = "PROVEN: equal bit for bit" if facts.proven else "NOT PROVEN: see the timeline above"
+    count = "once" if results.suspensions == 1 else f"{results.suspensions} times"
+    click.echo(f"{f'final loss of low, suspended {count}:':<36}{results.final_loss}")
+    click.echo(f"{'final loss of an undisturbed run:':<36}{results.undisturbed_loss}")
+    verdict = (
+        "PROVEN: equal bit for bit" if results.proven else "NOT PROVEN: see the timeline above"
+    )
     click.echo(verdict)

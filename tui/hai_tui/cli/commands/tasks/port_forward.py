@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hai.client.client import Client
     from hai.client.errors import HaiError
     from hai.client.tasks.references import Kind
-    from hai_tui.cli.containers.forwarding import Forward
+    from hai_tui.cli.tunnels.forwarding import Forward
 
 
 @click.command("port-forward", cls=HaiCommand)
@@ -47,8 +47,8 @@ async def port_forward(
       hai port-forward 12 8000:6006 5005 -r 1
       hai port-forward lab 8888:jupyter    a service, whatever it listens on
     """
-    from hai_tui.cli.containers import forwarding
     from hai_tui.cli.errors import print_error
+    from hai_tui.cli.tunnels import forwarding
 
     forwards = [forwarding.parse(text) for text in ports]
 
@@ -61,7 +61,9 @@ async def port_forward(
     def report_listening(forward: Forward, port: int) -> None:
         _report_forward(settings, address, port, rank, forward)
 
-    await forwarding.serve(client, id, rank, address, forwards, report_listening, print_failure)
+    await forwarding.forward_ports(
+        client, id, rank, address, forwards, report_listening, print_failure
+    )
 
 
 async def _require_forwardable(

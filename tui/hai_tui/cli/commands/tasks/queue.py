@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from hai_tui.cli.command import HaiCommand, TableCommand
-from hai_tui.cli.completion import complete_groups
 from hai_tui.cli.output.output import dump, note_cut_queue, note_warnings, show
-from hai_tui.cli.parameters import one_task
+from hai_tui.cli.parameters import group_filter, one_task
 from hai_tui.cli.settings import Settings, with_client
 from hai_tui.formatting.table import Column, View, printable
 from hai_tui.formatting.values import local, priority_name
@@ -117,7 +116,7 @@ def _indented(lines: Sequence[str]) -> list[str]:
 
 
 @click.command("queue", cls=TableCommand)
-@click.option("-g", "--group", default="", shell_complete=complete_groups, help="One node group.")
+@group_filter
 @with_client
 async def queue(settings: Settings, client: Client, group: str) -> None:
     """Show the waiting tasks in the order in which they are considered.

@@ -14,7 +14,7 @@ from hai_tui.cli.command import HaiCommand
 from hai_tui.cli.completion import complete_files
 from hai_tui.cli.output.output import dump, note
 from hai_tui.cli.settings import Settings
-from hai_tui.cli.submission.options import SubmitCommand, override, submit_options
+from hai_tui.cli.submission.options import SubmitCommand, apply_options, submit_options
 from hai_tui.cli.submission.submission import note_ineffective_options, submit
 from hai_tui.i18n import text
 
@@ -60,7 +60,7 @@ def _specs_of(settings: Settings, file: str, options: Mapping[str, Any]) -> list
     for document in documents:
         specs.append(type(document.spec)())
         specs[-1].CopyFrom(document.spec)
-        override(settings, specs[-1], options)
+        apply_options(settings, specs[-1], options)
     pairs = zip(documents, specs, strict=True)
     violations = [each for document, spec in pairs for each in document.violations(spec)]
     require_valid(documents[0].source, violations)

@@ -51,16 +51,18 @@ async def shell(
       hai shell train -r 3 -- nvidia-smi
       hai shell 12 -- tar c logs | tar x
     """
-    from hai_tui.cli.containers import terminal
+    from hai_tui.cli.tunnels import terminal
 
-    if tty and not terminal.at_terminal():
+    if tty and not terminal.is_terminal():
         raise click.UsageError("--tty needs a terminal on this machine")
-    use_terminal = terminal.at_terminal() if tty is None else tty
+    use_terminal = terminal.is_terminal() if tty is None else tty
 
     id = await client.tasks.resolve(task, kind)
-    size, term = (terminal.size(), os.environ.get("TERM", "")) if use_terminal else (None, "")
+    size, term = (
+        (terminal.terminal_size(), os.environ.get("TERM", "")) if use_terminal else (None, "")
+    )
     tunnel, answers = client.tunnels.shell(id, command, rank=rank, terminal=size, term=term)
     try:
-        return await terminal.join(tunnel, answers, terminal=use_terminal)
+        return await terminal.attach(tunnel, answers, terminal=use_terminal)
     finally:
         await answers.aclose()

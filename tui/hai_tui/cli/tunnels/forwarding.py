@@ -1,4 +1,4 @@
-"""Ports of this machine that lead to ports and services of a rank."""
+"""Forwards ports of this machine to ports and services of a rank."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from hai.client.client import Client
     from hai.v1.tunnel_service_pb2 import OpenTunnelResponse
 
-_FORM = re.compile(r"(?:(\d{1,5}):)?(?:(\d{1,5})|([a-z0-9](?:[a-z0-9-]*[a-z0-9])?))")
-_HIGHEST = 65535
-_TABLES = ("cat", "/proc/net/tcp", "/proc/net/tcp6")
-_LISTENS = "0A"
+_FORWARD_FORM = re.compile(r"(?:(\d{1,5}):)?(?:(\d{1,5})|([a-z0-9](?:[a-z0-9-]*[a-z0-9])?))")
+_MAX_PORT = 65535
+_READ_SOCKET_TABLES = ("cat", "/proc/net/tcp", "/proc/net/tcp6")
+_LISTEN_STATE = "0A"
 
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """`local` 0: one that is free. A port, or else a service by name."""
+    """A local port and its target, which is a port or a service of the rank."""
 
-    local: int
+    local: int  # 0 means any free port
     port: int = 0
     service: str = ""
 
@@ -42,120 +42,126 @@ class Forward:
 
     @property
     def remote(self) -> str:
-        """For people."""
+        """A description of the target for messages."""
         return f"service {self.service}" if self.service else f"port {self.port}"
 
 
 def parse(text: str) -> Forward:
-    """PORT, LOCAL:PORT, SERVICE or LOCAL:SERVICE. Raises UsageError."""
-    match = _FORM.fullmatch(text)
+    """Parse PORT, LOCAL:PORT, SERVICE or LOCAL:SERVICE. Raise UsageError."""
+    match = _FORWARD_FORM.fullmatch(text)
     if match is None:
         raise click.UsageError(f"{text!r} is not PORT, LOCAL:PORT, SERVICE or LOCAL:SERVICE")
     local, port, service = match.groups()
     for number in filter(None, (local, port)):
-        if int(number) > _HIGHEST or (number is port and not int(number)):
-            raise click.UsageError(f"{text!r}: a port is a number from 1 to {_HIGHEST}")
+        if int(number) > _MAX_PORT or (number is port and not int(number)):
+            raise click.UsageError(f"{text!r}: a port is a number from 1 to {_MAX_PORT}")
     if service:
         return Forward(int(local or 0), service=service)
     return Forward(int(local if local is not None else port), port=int(port))
 
 
-async def serve(
+async def forward_ports(
     client: Client,
     id: int,
     rank: int,
     address: str,
     forwards: Sequence[Forward],
-    listening: Callable[[Forward, int], None],
-    failed: Callable[[HaiError], None],
+    on_listening: Callable[[Forward, int], None],
+    on_error: Callable[[HaiError], None],
 ) -> None:
-    """For ever. `listening` is told of each port, `failed` of each connection that could not be. Raises OSError."""
+    """Forward connections until the task is cancelled. Raise OSError if a port cannot be opened.
+
+    `on_listening` receives each opened port, `on_error` the error of each connection that failed.
+    """
     servers: list[asyncio.Server] = []
     try:
         for forward in forwards:
-            handle = _handler(client, id, rank, forward, failed)
+            handle = _handler(client, id, rank, forward, on_error)
             servers.append(await asyncio.start_server(handle, address, forward.local))
         try:
-            await _watch_listeners(
-                client, id, rank, list(zip(forwards, servers, strict=True)), failed
+            await _check_listeners(
+                client, id, rank, list(zip(forwards, servers, strict=True)), on_error
             )
         except (Conflict, Unreachable) as error:
-            failed(error)
+            on_error(error)
         for forward, server in zip(forwards, servers, strict=True):
-            listening(forward, server.sockets[0].getsockname()[1])
+            on_listening(forward, server.sockets[0].getsockname()[1])
         await asyncio.Event().wait()
     finally:
         for server in servers:
             server.close()
 
 
-async def _watch_listeners(
+async def _check_listeners(
     client: Client,
     id: int,
     rank: int,
-    pairs: Iterable[tuple[Forward, asyncio.Server]],
-    failed: Callable[[HaiError], None],
+    forwarded_ports: Iterable[tuple[Forward, asyncio.Server]],
+    on_error: Callable[[HaiError], None],
 ) -> None:
-    """Say where nothing listens yet. Raises UsageError: a port leads to itself, as its rank is on this machine."""
+    """Report target ports on which nothing listens yet.
+
+    Raise UsageError for a port that leads to itself, because the rank is on this machine.
+    """
     listeners = await _listeners(client, id, rank)
     ports = {port for port, _ in listeners}
-    for forward, server in pairs:
-        own_inodes = {os.fstat(each.fileno()).st_ino for each in server.sockets}
-        if any((forward.port, inode) in listeners for inode in own_inodes):
+    for forward, server in forwarded_ports:
+        server_inodes = {os.fstat(each.fileno()).st_ino for each in server.sockets}
+        if any((forward.port, inode) in listeners for inode in server_inodes):
             raise UsageError(
                 f"rank {rank} is on this machine, so its port {forward.port} is localhost:{forward.port} as it is:"
                 f" nothing listens there; for another port here, say LOCAL:{forward.port}"
             )
         if listeners and forward.port and forward.port not in ports:
-            failed(Conflict(f"nothing listens on port {forward.port} of rank {rank} yet"))
+            on_error(Conflict(f"nothing listens on port {forward.port} of rank {rank} yet"))
 
 
 async def _listeners(client: Client, id: int, rank: int) -> set[tuple[int, int]]:
-    """Port and inode of what listens in a rank; empty: unknown.
+    """Return port and inode of the listening sockets in a rank; empty if they are unknown.
 
-    It is read there, not tried: some programs, debuggers for one, take a single connection.
+    They are read from /proc. A test connection could disturb programs that accept only one, such as debuggers.
     """
-    tunnel, answers = client.tunnels.shell(id, _TABLES, rank=rank)
+    tunnel, responses = client.tunnels.shell(id, _READ_SOCKET_TABLES, rank=rank)
     await tunnel.end()
-    table = b"".join([answer.data async for answer in answers]).decode(errors="replace")
+    table = b"".join([response.data async for response in responses]).decode(errors="replace")
     rows = (line.split() for line in table.splitlines())
-    listening = (row for row in rows if len(row) > 9 and row[3] == _LISTENS)
-    return {(int(row[1].rpartition(":")[2], 16), int(row[9])) for row in listening}
+    on_listening = (row for row in rows if len(row) > 9 and row[3] == _LISTEN_STATE)
+    return {(int(row[1].rpartition(":")[2], 16), int(row[9])) for row in on_listening}
 
 
 def _handler(
-    client: Client, id: int, rank: int, forward: Forward, failed: Callable[[HaiError], None]
+    client: Client, id: int, rank: int, forward: Forward, on_error: Callable[[HaiError], None]
 ) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        tunnel, answers = client.tunnels.open(id, forward.target, rank=rank)
+        tunnel, responses = client.tunnels.open(id, forward.target, rank=rank)
         sending = asyncio.ensure_future(_send(tunnel, reader))
         try:
-            await _receive(answers, writer)
+            await _receive(responses, writer)
         except HaiError as error:
-            failed(error)
+            on_error(error)
         finally:
             sending.cancel()
-            await answers.aclose()
+            await responses.aclose()
             writer.close()
 
     return handle
 
 
 async def _send(tunnel: Tunnel, reader: asyncio.StreamReader) -> None:
-    with suppress(OSError):  # also a caller that has vanished: ETIMEDOUT is no ConnectionError
+    with suppress(OSError):  # not ConnectionError: ETIMEDOUT is none
         while data := await reader.read(PIECE_BYTES):
             await tunnel.send(data)
     await tunnel.end()
 
 
 async def _receive(
-    answers: AsyncGenerator[OpenTunnelResponse, None], writer: asyncio.StreamWriter
+    responses: AsyncGenerator[OpenTunnelResponse, None], writer: asyncio.StreamWriter
 ) -> None:
     with suppress(OSError):
-        async for answer in answers:
-            match answer.WhichOneof("message"):
+        async for response in responses:
+            match response.WhichOneof("message"):
                 case "data":
-                    writer.write(answer.data)
+                    writer.write(response.data)
                     await writer.drain()
                 case "end":
                     writer.write_eof()

@@ -1,1 +1,0 @@
-"""What commands about containers and ranks have in common: options, ports, terminals."""

@@ -1,0 +1,1 @@
+"""Uses of a tunnel into a rank: forwarded ports and terminals."""
