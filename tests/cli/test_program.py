@@ -187,7 +187,7 @@ def test_blank_in_the_directory(tmp_path: Path, monkeypatch, hai) -> None:
     (tmp_path / "a b").mkdir()
     (tmp_path / "a b" / "x.py").write_text("")
     monkeypatch.chdir(tmp_path / "a b")
-    assert "blanks" in hai("python", "x.py", "--").err
+    assert "spaces" in hai("python", "x.py", "--").err
 
 
 def test_arguments_that_are_not_text_run_here_and_are_refused_for_there(place: Path, hai) -> None:

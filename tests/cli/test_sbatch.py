@@ -90,17 +90,17 @@ def test_a_distributed_training(place: Path, hai, fake) -> None:
     assert told[0].startswith(
         "read in ddp.sh, as if behind --: --name ddp-resnet -n 2 --options time_limit=129600"
     )
-    assert [line.split("; ")[0] for line in told if "left out" in line] == [
-        "--account=proj42 is left out",
-        "--output=logs/%x-%j.out is left out",
-        "--error=logs/%x-%j.err is left out",
-        "--mail-type=END,FAIL is left out",
+    assert [line.split("; ")[0] for line in told if "is ignored" in line] == [
+        "--account=proj42 is ignored",
+        "--output=logs/%x-%j.out is ignored",
+        "--error=logs/%x-%j.err is ignored",
+        "--mail-type=END,FAIL is ignored",
     ]
     assert [line.split(";")[0] for line in told if line.startswith("line ")] == [
-        "line 17: module is no command here",
-        "line 18: scontrol is no command here",
+        "line 17: module is not a command here",
+        "line 18: scontrol is not a command here",
         "line 18: SLURM_JOB_NODELIST is not set",
-        "line 19: srun is no command here",
+        "line 19: srun is not a command here",
     ]
 
 
@@ -113,8 +113,8 @@ def test_an_array(place: Path, hai, fake) -> None:
     assert (made[0].spec.environments["LR"], made[0].resource.group) == ("0.1", "debug")
     assert made[0].options.time_limit == 1800
     assert [after.task for after in made[4].options.after] == [4], "four at a time"
-    assert "--partition=debug,long: takes debug" in done.err
-    assert "--export=ALL is left out" in done.err
+    assert "--partition=debug,long: uses debug" in done.err
+    assert "--export=ALL is ignored" in done.err
 
 
 def test_one_after_the_others(place: Path, hai, fake) -> None:
@@ -127,7 +127,7 @@ def test_one_after_the_others(place: Path, hai, fake) -> None:
     assert (spec.resource.node_count, spec.priority, spec.spec.workspace) == (2, 30, "/")
     assert spec.spec.parameters[3] == str(place / "chain.sh"), "the script is not in that directory"
     for option in ("--comment='run of Friday'", "--begin=now+1hour", "--no-requeue"):
-        assert f"{option} is left out" in done.err
+        assert f"{option} is ignored" in done.err
     assert "--ntasks-per-node=4: the script starts once on each node" in done.err
     assert "line 11: SLURM_NTASKS is not set; WORLD_SIZE, which counts nodes" in done.err
     assert "exclusive" not in done.err
@@ -217,10 +217,10 @@ def test_what_a_rank_gets(text: str, nodes: int, expected: tuple[int, int, int])
         pytest.param("--mem=much", "must be a number with K, M, G or T", id="no size"),
         pytest.param("--array=a-b", "is not as 1-10", id="no array"),
         pytest.param("--dependency=after:1", "after has no equivalent", id="begun"),
-        pytest.param("--dependency=afterok:1?afterok:2", "all of them have to end", id="any of them"),
+        pytest.param("--dependency=afterok:1?afterok:2", "waits for all of its dependencies", id="any of them"),
         pytest.param("-w node[1-3]", "write each name", id="a range of nodes"),
         pytest.param("--nodes", "--nodes has no value", id="no value"),
-        pytest.param("train.py", "'train.py' is no option", id="no option"),
+        pytest.param("train.py", "'train.py' is not an option", id="no option"),
         pytest.param("-J 'a", "no closing quotation", id="an open quote"),
     ],
 )  # fmt: skip
@@ -246,9 +246,9 @@ def test_all_that_cannot_be_read_is_told_at_once(place: Path, hai) -> None:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        pytest.param("srun python a.py", "srun is no command here; the script starts on every", id="srun"),
-        pytest.param("  time srun -n 4 ./a", "srun is no command here", id="behind a word"),
-        pytest.param("ml PyTorch/2.1", "ml is no command here; nodes have the software", id="ml"),
+        pytest.param("srun python a.py", "srun is not a command here; the script starts on every", id="srun"),
+        pytest.param("  time srun -n 4 ./a", "srun is not a command here", id="behind a word"),
+        pytest.param("ml PyTorch/2.1", "ml is not a command here; nodes have the software", id="ml"),
         pytest.param("echo ${SLURM_LOCALID}", "SLURM_LOCALID is not set; LOCAL_RANK", id="variable"),
         pytest.param("echo $SLURM_CLUSTER_NAME", "SLURM_CLUSTER_NAME is not set", id="another one"),
         pytest.param("echo $SLURM_JOB_ID $SLURM_PROCID", "", id="what is set"),

@@ -83,7 +83,7 @@ def test_what_is_said_to_hai_itself_holds_too(hai: Hai) -> None:
 
 
 def test_without_the_simulator_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "NEEDED", "hai_no_such_package")
+    monkeypatch.setattr(command, "REQUIRED_MODULE", "hai_no_such_package")
     with pytest.raises(click.ClickException, match=r"pip install 'hai-platform\[backend\]'"):
         command.simulate.main(["a"], obj=_settings(), standalone_mode=False)
 

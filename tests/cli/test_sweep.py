@@ -169,7 +169,7 @@ def test_what_was_submitted_again_counts_instead_of_what_failed(hai, fake) -> No
 def test_what_cannot_be_waited_for(
     hai, fake, monkeypatch, after: str, code: int, words: str
 ) -> None:
-    monkeypatch.setattr("hai_tui.cli.submission.dependencies._MOST", 10)
+    monkeypatch.setattr("hai_tui.cli.submission.dependencies._MAX_DEPENDENCIES", 10)
     hai("run", "fit.yaml", "--array", "1-11", "--tag", "mine")
     done = hai("run", "a.yaml", "--after", after)
     assert (done.code, words in done.err, len(_new(fake))) == (code, True, 11)

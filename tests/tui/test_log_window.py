@@ -29,7 +29,7 @@ def test_lines_come_at_both_ends() -> None:
 
 
 def test_what_is_too_much_leaves_at_the_other_end() -> None:
-    window = Window(most_bytes=400_000)
+    window = Window(max_bytes=400_000)
     for number in range(10):
         window.append([line(f"{number}" * 70_000)], str(number + 1), str(number))
     assert window.bytes <= 400_000
@@ -68,7 +68,7 @@ def test_bars_are_drawn_in_place(lines: list[Line], seen: list[str]) -> None:
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 90_000)), max_size=40))
 def test_it_is_one_piece_of_the_log_and_bounded(steps: list[tuple[bool, int]]) -> None:
     """Lines are numbered; cursors are the numbers between them."""
-    window = Window(most_bytes=300_000)
+    window = Window(max_bytes=300_000)
     window.append([line("0")], "1", "0")
     for at_end, size in steps:
         if at_end:

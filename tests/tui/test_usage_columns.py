@@ -40,7 +40,7 @@ def task(id: int, *nodes: str, state: int = TASK_STATE_RUNNING) -> Task:
 )
 def test_a_task_uses_what_its_nodes_use(tasks: list[Task], told: list[str]) -> None:
     use = TaskUsage()
-    use.take([A, B, C], tasks)
+    use.update([A, B, C], tasks)
     assert [cell(tasks[0], 0.0) for cell in use.cells().values()] == told
 
 

@@ -34,7 +34,7 @@ class Caller:
     rights: tuple[str, ...] = ()
 
     def has(self, right: str) -> bool:
-        """True when the role or a grant gives the right, or the server has not answered yet."""
+        """Return True if the role or a grant gives the right, or if the server has not answered yet."""
         if not right or not self.name:
             return True
         return right in self.rights or right in _BY_ROLE.get(self.role, frozenset())
@@ -44,15 +44,15 @@ class Caller:
 class Action:
     """An action. `text_id` is the key of its label; `right` is the right that it needs, if any."""
 
-    key: str  # as it is pressed: "s", "?", "ctrl+d", "space"; empty: palette only
+    key: str  # as Textual names it: "s", "?", "ctrl+d", "space"; empty for the palette only
     name: str
     text_id: str
     handler: Handler
     right: str = ""
-    writes: bool = False  # changes something: off with --readonly
-    in_footer: bool = True  # in the footer; help and palette list all
-    confirm: Callable[[], str] | None = None  # the question; empty answer: none is needed
-    why_not: Callable[[], str] | None = None  # why it can not be done just now; empty: it can
+    writes: bool = False  # True if --readonly disables it
+    in_footer: bool = True  # help and palette list all actions
+    confirm: Callable[[], str] | None = None  # returns a question, or nothing if none is needed
+    why_not: Callable[[], str] | None = None  # returns why it is not possible now, or nothing
 
     @property
     def label(self) -> str:
@@ -61,7 +61,7 @@ class Action:
 
 
 def refusal(action: Action, caller: Caller, *, readonly: bool) -> str:
-    """The sentence that says why the caller may not use the action; empty when they may."""
+    """Return a sentence that says why the caller may not use the action; empty if they may."""
     if readonly and action.writes:
         return text("refused.readonly", action=action.label)
     if not caller.has(action.right):
@@ -71,23 +71,23 @@ def refusal(action: Action, caller: Caller, *, readonly: bool) -> str:
 
 
 def pressed(key: str, character: str | None) -> str:
-    """The name of a key press: the character if it is printable, else Textual's name of the key."""
+    """Return the name of a key press: the character if it is printable, else Textual's name of the key."""
     if character and character.isprintable() and character != " ":
         return character
     return key
 
 
-_SHOWN = {
+_KEY_LABELS = {
     "escape": "esc", "space": "space", "enter": "⏎", "up": "↑", "down": "↓", "left": "←", "right": "→",
     "pageup": "pgup", "pagedown": "pgdn",
 }  # fmt: skip
 
 
 def key_label(key: str) -> str:
-    """The key as footer and help show it: ^d for ctrl+d; the first of several keys."""
+    """Return the key as footer and help show it, such as ^d for ctrl+d. Of several keys, return the first."""
     key = key if len(key) == 1 else key.split(",")[0]
     if key.startswith("ctrl+"):
         return f"^{key.removeprefix('ctrl+')}"
     if key.startswith("shift+"):
-        return f"⇧{_SHOWN.get(key.removeprefix('shift+'), key.removeprefix('shift+'))}"
-    return _SHOWN.get(key, key)
+        return f"⇧{_KEY_LABELS.get(key.removeprefix('shift+'), key.removeprefix('shift+'))}"
+    return _KEY_LABELS.get(key, key)

@@ -1,4 +1,4 @@
-"""The terminal app: its pages, the server it is connected to, and what is the same on every page."""
+"""The terminal app: its pages, its server, and what is the same on every page."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from hai_tui.widgets.plain import ControlCharacterFilter
 __all__ = ["AppConfig", "HaiApp"]
 
 REPAINT_SECONDS = 0.1
-"""Changes of tasks reach the pages at most this often."""
+"""Pages receive changes of tasks at most this often."""
 
 FIRST_PAINT_SECONDS = 0.03
-"""The first page is drawn by then. Textual's own word of it is lost when the page on top goes at that moment."""
+"""The first page is painted by then. Textual's own message about it is lost if the top page closes at that moment."""
 
 
 class HaiApp(BaseApp):
-    """`hai tui`."""
+    """The app of `hai tui`."""
 
     TITLE = "hai"
     ENABLE_COMMAND_PALETTE = True
@@ -69,13 +69,13 @@ class HaiApp(BaseApp):
             self.register_theme(each)
 
     def heading(self) -> Heading:
-        """The top line of the page on top."""
+        """Return the top line of the page on top."""
         crumbs = tuple(page.title_text() for page in self._pages())
         name = self.session.profile.name or self.session.profile.server
         return Heading(crumbs, name, self.caller, self.session.link.state, self.options.readonly)
 
     def actions(self) -> list[Action]:
-        """What can be done on every page."""
+        """Return the actions of every page."""
         actions_of_app = [
             Action("?", "help", "action.help", self.show_help),
             Action(":", "goto", "action.goto", self.ask_page),
@@ -91,10 +91,10 @@ class HaiApp(BaseApp):
         ]
         return actions_of_app + self.page_actions()
 
-    # Life.
+    # Start, and events.
 
     async def on_mount(self) -> None:
-        """First paint first; the server comes after it."""
+        """Paint first; connect afterwards."""
         existing = self.preferences.text("theme", theme.THEMES[0].name)
         self.theme = existing if existing in self.available_themes else theme.THEMES[0].name
         self.set_interval(1.0, self._tick)
@@ -104,7 +104,7 @@ class HaiApp(BaseApp):
         await self.connect_at_start()
 
     async def on_event(self, event: events.Event) -> None:
-        """Keys and the mouse come by here."""
+        """Record key presses and mouse events."""
         if isinstance(event, events.InputEvent):
             self._idle_collector.on_input()
         await super().on_event(event)
@@ -114,10 +114,10 @@ class HaiApp(BaseApp):
         if self._connected and not self.session.link.state.live:
             self.refresh_frame()
 
-    # Pages lie upon one another; esc closes the one on top.
+    # Pages form a stack; esc closes the page on top.
 
     def goto(self, line: str) -> None:
-        """Open what follows `:`; a page that is open already comes to the top again."""
+        """Open the page that the line names, or bring it to the top if it is open."""
         try:
             entry, arguments = find_page(line)
         except PageNotFound as error:
@@ -126,7 +126,7 @@ class HaiApp(BaseApp):
         self.open_page(entry, arguments)
 
     def open_page(self, entry: PageEntry, arguments: tuple[str, ...] = ()) -> None:
-        """Push a page, or go back to it."""
+        """Push a page. If it is already open, close the pages above it."""
         open_pages = self._pages()
         matching = [
             i
@@ -140,7 +140,9 @@ class HaiApp(BaseApp):
             self.pop_screen()
 
     def pop_screen(self) -> AwaitComplete:
-        """What the page still asks for ends at once: it goes part by part, and an answer would miss some of them."""
+        """Cancel the requests of the page first. Its widgets close one by one, and an answer would reach only some of
+        them.
+        """
         closing = self.screen
         for worker in self.workers:
             if closing in worker.node.ancestors_with_self and worker is not active_worker.get(None):
@@ -148,12 +150,12 @@ class HaiApp(BaseApp):
         return super().pop_screen()
 
     def back(self) -> None:
-        """Close the page on top; the last one stays."""
+        """Close the page on top unless it is the last one."""
         if len(self._pages()) > 1:
             self.pop_screen()
 
     def ask_page(self) -> None:
-        """The prompt of `:`."""
+        """Ask which page to open."""
         if isinstance(self.screen, Page):
             names = [page.name for page in PAGES]
             history = self.preferences.strings("goto")
@@ -170,14 +172,14 @@ class HaiApp(BaseApp):
             self.goto(line)
 
     def show_help(self) -> None:
-        """The keys of this page."""
+        """Show the keys of this page."""
         from hai_tui.screens.help import HelpDialog
 
         if isinstance(self.screen, Page):
             self.push_screen(HelpDialog(self.screen))
 
     def page_actions(self) -> list[Action]:
-        """One that opens each page."""
+        """Return an action for each page that needs no arguments."""
         return [self._open_action(page) for page in PAGES if not page.required_arguments]
 
     def _open_action(self, page: PageEntry) -> Action:
@@ -191,13 +193,13 @@ class HaiApp(BaseApp):
         )
 
     def action_command_palette(self) -> None:
-        """Search all actions by name."""
+        """Open the search over all actions."""
         if not isinstance(self.screen, CommandPalette):
             prompt_text = text("palette.ask")
             self.push_screen(CommandPalette(id="--command-palette", placeholder=prompt_text))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """The palette: every action that the page and the app have."""
+        """Yield every action of the page and of the app for the palette."""
         if not isinstance(screen, Page):
             return
         for action in screen.all_actions():
@@ -208,31 +210,29 @@ class HaiApp(BaseApp):
             )
 
     def refresh_frame(self) -> None:
-        """Draw the frame of the page on top again."""
+        """Redraw the frame of the page on top."""
         if pages := self._pages():
-            pages[-1].refresh_frame()  # also when a question lies over it
+            pages[-1].refresh_frame()  # also if a dialog covers it
 
     def _pages(self) -> list[Page]:
         return [screen for screen in self.screen_stack if isinstance(screen, Page)]
 
-    # The server.
+    # Connecting.
 
     def retry_now(self) -> None:
-        """End the wait before the next try. Where a token was refused, another may be stored by now."""
+        """Connect at once. If the token was refused, use the stored profile, which may have a new one."""
         refused = self.session.link.state.phase is Phase.REFUSED
-        stored = self._chosen() if refused else None
+        stored = self._chosen_profile() if refused else None
         if stored is None or stored == self.session.profile:
             self.session.link.retry_now()
         else:
             self.run_worker(self.switch(stored), exclusive=True)
 
-    # Which server.
-
     async def connect_at_start(self) -> None:
-        """Speak to the server that was chosen at the start."""
-        await self.use(self._chosen())
+        """Connect to the server that was chosen at the start."""
+        await self.use(self._chosen_profile())
 
-    def _chosen(self) -> Profile | None:
+    def _chosen_profile(self) -> Profile | None:
         if self.options.chosen is not None:
             return self.options.chosen
         try:
@@ -241,7 +241,7 @@ class HaiApp(BaseApp):
             return None
 
     async def use(self, profile: Profile | None) -> None:
-        """Speak to a server; without one, ask for it."""
+        """Connect to a server. Without a profile, ask for it."""
         if profile is None:
             from hai_tui.screens.wizard import WizardScreen
 
@@ -255,7 +255,7 @@ class HaiApp(BaseApp):
         later(self, FIRST_PAINT_SECONDS, partial(self._start, self.session))
 
     def _start(self, session: Session) -> None:
-        if session is self.session:  # else it was left within that time
+        if session is self.session:  # the user may have switched to another server
             session.start()
 
     def _session(self, profile: Profile) -> Session:
@@ -269,7 +269,7 @@ class HaiApp(BaseApp):
         )
 
     def choose_profile(self) -> None:
-        """Another server."""
+        """Let the user choose another server."""
         from hai_tui.screens.profiles import ProfileDialog
 
         try:
@@ -288,13 +288,13 @@ class HaiApp(BaseApp):
             self.run_worker(self.switch(stored), exclusive=True)
 
     async def switch(self, profile: Profile) -> None:
-        """Leave this server and all its pages, and speak to another."""
+        """Disconnect, close all pages, and connect to another server."""
         await self.disconnect()
         for _ in self._pages():
             await self.pop_screen()
         await self.use(profile)
 
-    # What pages hear.
+    # Events that pages receive.
 
     def _tasks_changed(self, ids: set[int]) -> None:
         for page in self._pages():
@@ -302,12 +302,12 @@ class HaiApp(BaseApp):
                 page.tasks_changed(ids)
 
     def _job_failed(self, error: BaseException) -> None:
-        """What the server refuses for good is told; anything else is our fault and ends the app."""
+        """Show an error of the server. Any other error is a bug and ends the app."""
         if isinstance(error, HaiError):
             self.fail(error)
         elif isinstance(error, Exception):
             try:
-                raise error  # the traceback is drawn of what is being handled
+                raise error  # Textual shows the traceback of the exception that is being handled
             except Exception as raised:
                 self._handle_exception(raised)
 
@@ -316,10 +316,10 @@ class HaiApp(BaseApp):
         for page in self._pages():
             page.link_changed(link)
 
-    # How it looks.
+    # Appearance.
 
     def next_theme(self) -> None:
-        """Dark, light, high contrast."""
+        """Switch between the dark, light and high-contrast themes."""
         names = [each.name for each in theme.THEMES]
         position = names.index(self.theme) if self.theme in names else -1
         self.theme = names[(position + 1) % len(names)]
@@ -327,34 +327,33 @@ class HaiApp(BaseApp):
         self.say(text("said.theme", name=self.theme))
 
     def save_picture(self) -> None:
-        """An SVG of the screen in the current directory."""
+        """Save the screen as SVG in the current directory."""
         try:
             self.say(text("said.saved", path=self.save_screenshot()))
         except OSError as error:
             self.say(text("save.cannot", path=".", error=error.strerror), warning=True)
 
     def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
-        """As in the manual, wide characters in their places; `simplify` changes nothing."""
+        """Return an SVG as in the manual, with wide characters at their positions. `simplify` has no effect."""
         from hai_tui.style.svg import picture
 
         return picture(self, title or self.title)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """What every line goes through before it is drawn."""
+        """Return the filters that each line passes before it is drawn."""
         return [*super().get_line_filters(), self._control_character_filter]
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
-        """Tones for themes that are not ours."""
+        """Return the tones for foreign themes."""
         return theme.defaults()
 
 
 @dataclass(frozen=True, slots=True)
 class _OpenPageAction(Action):
-    """Opens a page; its label is made of the page's title."""
+    """An action that opens a page. Its label contains the title of the page."""
 
     title: str = ""
 
     @property
     def label(self) -> str:
-        """`open the page tasks`."""
         return text("palette.page", name=self.title)

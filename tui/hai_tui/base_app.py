@@ -35,21 +35,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AppConfig:
-    """Options of the command line. Tests pass their own `connect` and `clock`."""
+    """The options with which the app was started. Tests pass their own `connect` and `clock`."""
 
     profile: str | None = None
     readonly: bool = False
-    start: str = "tasks"  # what `:` would take
+    start: str = "tasks"  # the first page, as typed after `:`
     connect: Connect = connect
     clock: Callable[[], float] = time.time
-    chosen: Profile | None = None  # instead of what the name and the environment choose
+    chosen: Profile | None = None  # used instead of the stored profile
 
 
 _ERROR_SECONDS = 12.0
 
 
 class BaseApp(App[int]):
-    """An app with one server at a time. Its session ends before the app does."""
+    """An app that is connected to one server at a time. It ends its session before it exits."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "app.quit", show=False, priority=True),
@@ -78,11 +78,11 @@ class BaseApp(App[int]):
         raise NotImplementedError
 
     def heading(self) -> Heading:
-        """The top line of the page on top."""
+        """Return the top line of the page on top."""
         raise NotImplementedError
 
     def actions(self) -> Sequence[Action]:
-        """The actions that every page offers."""
+        """Return the actions of every page."""
         raise NotImplementedError
 
     def retry_now(self) -> None:
@@ -90,7 +90,7 @@ class BaseApp(App[int]):
         raise NotImplementedError
 
     async def use(self, profile: Profile | None) -> None:
-        """Connect to a server; without one, ask for it."""
+        """Connect to a server. Without a profile, ask for it."""
         raise NotImplementedError
 
     # The session.
@@ -101,20 +101,20 @@ class BaseApp(App[int]):
         return self.session.caller
 
     def now(self) -> float:
-        """The server's time, so that ages are right on a machine whose clock is not."""
+        """Return the server's time, so that ages are right even if the clock of this machine is wrong."""
         return self.options.clock() + self.session.skew
 
     def banner(self) -> str:
-        """The line above a page while the connection is not live."""
+        """Return the line above a page while the connection is not live."""
         return self.session.link.state.banner(self.options.clock()) if self._connected else ""
 
     def waiting(self, task: Task) -> Waiting:
-        """Why a task waits, by the latest answer."""
+        """Return why a task waits, from the latest answer."""
         model = self.session.tasks
         return model.waiting(task) if model else task.waiting
 
     def refresh_queue(self) -> None:
-        """Fetch the positions in the queue again soon."""
+        """Fetch the positions in the queue soon."""
         self.session.refresh_queue()
 
     # Undo.
@@ -132,7 +132,7 @@ class BaseApp(App[int]):
         """Remove and return the last action that can be undone."""
         return self._undos.pop() if self._undos else None
 
-    # Notes at the bottom right.
+    # Notes at the bottom.
 
     def say(self, sentence: str, *, warning: bool = False) -> None:
         """Show a note for a short time. It replaces an equal one."""
@@ -148,38 +148,38 @@ class BaseApp(App[int]):
             self._unnotify(note, refresh=False)
         self.notify(message, severity=severity, timeout=seconds, markup=False)
 
-    # The end.
+    # Shutdown.
 
     async def shut_down(self) -> None:
-        """Close every stream, then the app."""
+        """Close every stream, then exit."""
         await self.disconnect()
         self.exit(0)
 
     async def disconnect(self) -> None:
-        """Cancel all requests except the caller of this, then close the connection."""
+        """Cancel all workers except the one that calls this, then close the session."""
         for worker in [each for each in self.workers if each is not active_worker.get(None)]:
             worker.cancel()
         await self.session.close()
 
     async def action_quit(self) -> None:
-        """As `q`."""
+        """Quit on ctrl+c."""
         await self.shut_down()
 
     async def on_unmount(self) -> None:
-        """However the app ends, no stream stays open."""
+        """Close every stream, however the app ends."""
         await self.disconnect()
 
     def handle_signals(self) -> None:
-        """End in order when the window is closed or the process is terminated."""
+        """Shut down when the window is closed or the process is terminated."""
         for number in (signal.SIGTERM, signal.SIGHUP):
-            with suppress(ValueError, RuntimeError, NotImplementedError):  # not the main thread
+            with suppress(ValueError, RuntimeError, NotImplementedError):  # outside the main thread
                 asyncio.get_running_loop().add_signal_handler(number, self._on_signal)
 
     def _on_signal(self) -> None:
         self.run_worker(self.shut_down())
 
     def _fatal_error(self) -> None:
-        """As Textual does, but without local variables: one of them may be a token."""
+        """Print the traceback as Textual does, but without local variables, because one of them may be a token."""
         self.bell()
         trace = self.console.render(Traceback(suppress=[rich], width=None), self.console.options)
         self._exit_renderables.append(Segments(trace))

@@ -1,6 +1,6 @@
 """Warnings about names of groups and users that do not exist.
 
-They are no errors: a setting may be made before the group or user that it names.
+They are not errors, because a setting may be made before the group or user that it names.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from hai.v1.user_pb2 import User
 
 _FILTER_TERM = re.compile(r"(?:^|\s)(group|user)[:=](\S+)")
-_USER_LIST = "`hai user list` shows those that there are"
+_USER_LIST = "`hai user list` lists all users"
 
 
 async def group_warning(client: Client, name: str) -> str:
-    """A sentence when no node belongs to the node group, else empty."""
+    """Return a warning if no node belongs to the node group, else an empty string."""
     existing = [group.name for group in await client.nodes.groups() if group.nodes]
     if name in existing:
         return ""
-    suggestion = _suggestion(name, existing, "`hai groups` lists those with nodes")
+    suggestion = _suggestion(name, existing, "`hai groups` lists the groups with nodes")
     return f"no node belongs to the group {name} now: {suggestion}"
 
 
 async def user_group_warning(client: Client, name: str) -> str:
-    """A sentence when the user group has no member, else empty."""
+    """Return a warning if the user group has no members, else an empty string."""
     users = await list_users(client)
     existing = {group for user in users for group in user.groups}
     if not users or name in existing:
@@ -39,7 +39,7 @@ async def user_group_warning(client: Client, name: str) -> str:
 
 
 async def user_warning(client: Client, name: str) -> str:
-    """A sentence when no user has this name, else empty."""
+    """Return a warning if no user has this name, else an empty string."""
     existing = {user.name for user in await list_users(client)}
     if not existing or name in existing:
         return ""
@@ -47,7 +47,7 @@ async def user_warning(client: Client, name: str) -> str:
 
 
 async def subject_warning(client: Client, name: str) -> str:
-    """A sentence when neither a user nor a user group has this name, else empty."""
+    """Return a warning if neither a user nor a user group has this name, else an empty string."""
     users = await list_users(client)
     existing = {user.name for user in users} | {group for user in users for group in user.groups}
     if not users or name in existing:
@@ -56,7 +56,7 @@ async def subject_warning(client: Client, name: str) -> str:
 
 
 async def new_group_warnings(client: Client, user: User) -> list[str]:
-    """A sentence for each group of the user that has no other member but a name like that of another group."""
+    """Return a warning for each group without other members whose name resembles another group's."""
     users = await list_users(client)
     others = {group for other in users if other.name != user.name for group in other.groups}
     warnings = []
@@ -68,7 +68,7 @@ async def new_group_warnings(client: Client, user: User) -> list[str]:
 
 
 async def filter_warnings(client: Client, filter: str) -> list[str]:
-    """A sentence for each node group and user in a task filter that does not exist."""
+    """Return a warning for each node group and user in a task filter that does not exist."""
     warnings = []
     for key, values in _FILTER_TERM.findall(filter):
         warning_of = group_warning if key == "group" else user_warning
@@ -88,7 +88,7 @@ _FIELD_WARNINGS = {
 
 
 async def field_warnings(client: Client, values: Mapping[str, str]) -> dict[str, str]:
-    """A sentence for each field of a form that names a group or user that does not exist."""
+    """Return a warning for each field of a form that names a group or user that does not exist."""
     subject_kind = "user_group" if values.get("subject_is_group") == "yes" else "user"
     warnings = {}
     for field, value in values.items():
@@ -99,7 +99,7 @@ async def field_warnings(client: Client, values: Mapping[str, str]) -> dict[str,
 
 
 async def list_users(client: Client) -> Sequence[User]:
-    """All users; none when the caller may not list them."""
+    """Return all users; none if the caller may not list them."""
     from hai.client.errors import Denied
 
     try:
@@ -110,4 +110,4 @@ async def list_users(client: Client) -> Sequence[User]:
 
 def _suggestion(name: str, existing: Collection[str], hint: str = _USER_LIST) -> str:
     near = get_close_matches(name, sorted(existing), n=1)
-    return f"did you mean {near[0]}?" if near else f"is it written so? {hint}"
+    return f"did you mean {near[0]}?" if near else f"check the spelling; {hint}"

@@ -10,17 +10,17 @@ from hai_tui.i18n import text
 
 @dataclass(frozen=True, slots=True)
 class PageEntry:
-    """A page: its name after `:`, where its class lives, the digit that opens it, the words that it takes."""
+    """A page: its name after `:`, its class, the digit that opens it, and its arguments."""
 
     name: str
-    class_path: str  # module:Class, below hai_tui.screens
+    class_path: str  # module:Class below hai_tui.screens
     key: str = ""
-    arguments: str = ""  # what must follow the name, such as TASK; in brackets: may follow
+    arguments: str = ""  # such as TASK; in brackets if optional
     example: str = ""
 
     @property
     def title(self) -> str:
-        """Its name as a heading; the text page.NAME."""
+        """The title; the text page.NAME."""
         return text(f"page.{self.name}")
 
     @property
@@ -30,7 +30,7 @@ class PageEntry:
 
     @property
     def required_arguments(self) -> int:
-        """How many words must follow its name."""
+        """How many arguments are not optional."""
         return sum(not argument.startswith("[") for argument in self.arguments.split())
 
 
@@ -68,15 +68,15 @@ PAGES: tuple[PageEntry, ...] = (
     PageEntry("registries", "resource:ResourcePage", arguments="[WORDS]"),
     PageEntry("audit", "resource:ResourcePage", arguments="[WORDS]"),
 )
-"""Every page. Texts: page.NAME (title) and page.NAME.about in hai_tui.i18n."""
+"""All pages. Their texts are page.NAME and page.NAME.about in hai_tui.i18n."""
 
 
 class PageNotFound(Exception):
-    """The words after `:` open no page; the message says why, and what was perhaps meant."""
+    """The line after `:` names no page. The message says why, and suggests a similar one."""
 
 
 def find_page(line: str) -> tuple[PageEntry, tuple[str, ...]]:
-    """The page and its words that a line such as `logs 12` means. Raises NoSuchPage."""
+    """Return the page and the arguments that a line such as `logs 12` names. Raise PageNotFound."""
     name, *arguments = line.split() or [""]
     entry = next((page for page in PAGES if page.name == name.lower()), None) or _find_by_prefix(
         name

@@ -1,7 +1,7 @@
 """Preferences that the app stores between starts: theme, columns, views, history. They are one TOML file.
 
-The file never holds a secret. A file that can not be read is reported and never overwritten. Several apps may be
-open: each writes only the preferences that were changed in it.
+The file never contains a secret. A file that cannot be read is reported and never overwritten. Several apps may run at
+once: each writes only the preferences that the user changed in it.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ VERSION = 1
 
 
 def state_path() -> Path:
-    """`tui.toml` in the directory of the profiles' file."""
+    """Return the path of `tui.toml`, which is in the directory of the profile file."""
     return config_path().with_name("tui.toml")
 
 
 @dataclass(slots=True)
 class Preferences:
-    """Settings by name."""
+    """Preferences by name."""
 
     path: Path
     values: dict[str, Any] = field(default_factory=dict)
-    error: str = ""  # why the file could not be read, or written
+    error: str = ""  # why the file could not be read or written
     unwritten: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def load(cls, path: Path) -> Preferences:
-        """Read the file; none is an empty state."""
+        """Read the file. If there is none, the preferences are empty."""
         try:
             values = tomllib.loads(path.read_text("utf-8-sig"))
         except FileNotFoundError:
@@ -44,25 +44,25 @@ class Preferences:
         return cls(path, values)
 
     def text(self, key: str, otherwise: str = "") -> str:
-        """A word."""
+        """Return a string, or `otherwise` if there is none."""
         value = self.values.get(key, otherwise)
         return value if isinstance(value, str) else otherwise
 
     def table(self, key: str) -> Mapping[str, Any]:
-        """A table of settings."""
+        """Return a table; empty if there is none."""
         value = self.values.get(key, {})
         return value if isinstance(value, dict) else {}
 
     def strings(self, key: str) -> list[str]:
-        """A list of words."""
+        """Return a list of strings; empty if there is none."""
         value = self.values.get(key, [])
         return [word for word in value if isinstance(word, str)] if isinstance(value, list) else []
 
     def put(self, key: str, value: Any) -> None:
-        """Change one setting here and in the file; a disk that takes nothing is told in `error`, and tried again."""
+        """Change a preference here and in the file. If writing fails, set `error` and try again at the next change."""
         self.values[key] = self.unwritten[key] = value
-        now = Preferences.load(self.path)
-        self.error = now.error or self._write(_merged(now.values, self.unwritten))
+        stored = Preferences.load(self.path)
+        self.error = stored.error or self._write(_merge(stored.values, self.unwritten))
         if not self.error:
             self.unwritten.clear()
 
@@ -78,10 +78,10 @@ class Preferences:
         return ""
 
 
-def _merged(before: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a table its entries: views that another app has saved stay."""
-    return {**before, **{key: _of_both(before.get(key), new) for key, new in changes.items()}}
+def _merge(stored: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the stored preferences with the changes. Tables are merged by entry, so views of another app stay."""
+    return {**stored, **{key: _merge_values(stored.get(key), new) for key, new in changes.items()}}
 
 
-def _of_both(before: Any, new: Any) -> Any:
-    return before | new if isinstance(before, dict) and isinstance(new, dict) else new
+def _merge_values(old: Any, new: Any) -> Any:
+    return old | new if isinstance(old, dict) and isinstance(new, dict) else new

@@ -1,4 +1,4 @@
-"""A regular expression with a limit of CPU time, because a pattern that a user typed, such as `(x+)+y`, may never end.
+"""Regular expressions with a limit of CPU time. A pattern that a user typed, such as `(x+)+y`, might search forever.
 
 An alarm signal ends the search: `re` handles signals while it searches.
 """
@@ -11,10 +11,10 @@ from collections.abc import Callable
 from time import thread_time
 from typing import Any, ClassVar, TypeVar
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 _SECONDS = 0.5
-_SECONDS_PER_CHARACTER = 5e-6  # what is well made takes a fiftieth of it
+_SECONDS_PER_CHARACTER = 5e-6  # a good pattern takes a fiftieth of this
 
 
 class _TooSlow(Exception):
@@ -22,52 +22,51 @@ class _TooSlow(Exception):
 
 
 class SafeRegex:
-    """Raises re.error. Once it has given up it finds nothing any more."""
+    """A compiled pattern. Raise re.error if it is invalid. Once the time is used up, it finds nothing any more."""
 
     _searching: ClassVar[bool] = False
 
     def __init__(self, pattern: str, flags: int = 0) -> None:
         self._re = re.compile(pattern, flags)
-        self._endless = any(map(pattern.count, "*+{")) and sum(map(pattern.count, "*+{?|")) > 1
-        self._left = _SECONDS
+        self._may_be_slow = any(map(pattern.count, "*+{")) and sum(map(pattern.count, "*+{?|")) > 1
+        self._seconds_left = _SECONDS
         self.gave_up = False
-        if self._endless:
-            signal.signal(signal.SIGVTALRM, _ring)
+        if self._may_be_slow:
+            signal.signal(signal.SIGVTALRM, _on_alarm)
 
     @property
     def pattern(self) -> str:
-        """As it was typed."""
         return self._re.pattern
 
     def search(self, text: str) -> re.Match[str] | None:
-        """The first place where it is."""
-        return self._within(text, lambda: self._re.search(text))
+        """Return the first match."""
+        return self._run_limited(text, lambda: self._re.search(text))
 
     def all(self, text: str) -> list[re.Match[str]]:
-        """Every place where it is."""
-        return self._within(text, lambda: list(self._re.finditer(text))) or []
+        """Return all matches."""
+        return self._run_limited(text, lambda: list(self._re.finditer(text))) or []
 
-    def _within(self, text: str, ask: Callable[[], Found]) -> Found | None:
-        if self.gave_up or not self._endless:
-            return None if self.gave_up else ask()
-        left, found = self._left + len(text) * _SECONDS_PER_CHARACTER, None
-        began = thread_time()
-        signal.setitimer(signal.ITIMER_VIRTUAL, left)
+    def _run_limited(self, text: str, search_once: Callable[[], Result]) -> Result | None:
+        if self.gave_up or not self._may_be_slow:
+            return None if self.gave_up else search_once()
+        seconds_left, result = self._seconds_left + len(text) * _SECONDS_PER_CHARACTER, None
+        started_at = thread_time()
+        signal.setitimer(signal.ITIMER_VIRTUAL, seconds_left)
         try:
             SafeRegex._searching = True
-            found = ask()
+            result = search_once()
             SafeRegex._searching = False
         except _TooSlow:
             self.gave_up = True
         finally:
             SafeRegex._searching = False
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        self._left = min(_SECONDS, left - (thread_time() - began))
-        self.gave_up = self.gave_up or self._left <= 0
-        return found
+        self._seconds_left = min(_SECONDS, seconds_left - (thread_time() - started_at))
+        self.gave_up = self.gave_up or self._seconds_left <= 0
+        return result
 
 
-def _ring(*_: Any) -> None:
+def _on_alarm(*_: Any) -> None:
     if SafeRegex._searching:
         SafeRegex._searching = False
         raise _TooSlow

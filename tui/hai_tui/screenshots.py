@@ -1,6 +1,6 @@
-"""`python -m hai_tui.screenshots DIRECTORY [NAME]...`: a picture (SVG) of every screen, the same each time.
+"""`python -m hai_tui.screenshots DIRECTORY [NAME]...` draws every screen as SVG, the same each time.
 
-`make docs` runs it. The table below is also what the snapshot tests walk through, so that no screen is without either.
+`make docs` runs it. The snapshot tests use the same table, so that no screen lacks a test or a picture.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from hai_tui.screens.page import Page
 from hai_tui.style.svg import picture as picture_of
 
 WIDE = (110, 30)
-_READY, _LIVE = "12 tasks", "● live"
-_PATIENCE = 90.0  # seconds
+_TASKS_LOADED, _LIVE = "12 tasks", "● live"
+_TIMEOUT_SECONDS = 90.0
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A screen: how it is reached, and when it has all that it shows."""
+    """A screen: the keys that lead to it, and the text that shows that it is complete."""
 
     name: str
     start: str = "tasks"
-    keys: tuple[str, ...] = ()  # `shows TEXT` is no key: what follows waits for it
-    shows: str = ""  # wait for it
-    begins: str = ""  # wait for it before any key is pressed
+    keys: tuple[str, ...] = ()  # the entry `shows TEXT` waits for that text
+    shows: str = ""  # text of the complete screen
+    begins: str = ""  # text to wait for before the first key
     theme: str = ""
-    over: str = ""  # the class of the dialog over the page; it is looked whether that is so
+    over: str = ""  # class name of the dialog over the page, which is verified
     reachable: bool = True
     profile: bool = True
-    before: Callable[[], object] = str  # what else must be there
+    before: Callable[[], object] = str  # prepares the picture
 
     @property
     def page(self) -> str:
-        """The name of the page that it begins with."""
+        """The name of the first page."""
         return self.start.split()[0]
 
 
@@ -125,19 +125,19 @@ PICTURES: tuple[Picture, ...] = (
     Picture("profiles", keys=("P",), shows="cloud", over="ProfileDialog", before=_store_profiles),
     Picture("cluster-light", "cluster", shows="train#a", theme="hai-light"),
 )
-"""Every screen. A page of its own gets a line here; snapshot tests and the manual follow."""
+"""Every screen. A new page needs a line here; the snapshot tests and the manual use it."""
 
 
 def screen_text(app: HaiApp) -> str:
-    """What stands on the screen, line by line."""
-    visible_screen_stack.set(app._background_screens)  # what shows through a dialog
+    """Return the text of the screen, line by line."""
+    visible_screen_stack.set(app._background_screens)  # the page behind a dialog
     strips = app.screen._compositor.render_strips()
     lines = ("".join(segment.text for segment in strip).rstrip() for strip in strips)
     return "\n".join(lines) + "\n"
 
 
 async def shot(picture: Picture, size: tuple[int, int]) -> tuple[str, str]:
-    """The text of the screen, and its picture as SVG, in the made-up cluster; its clock stands still."""
+    """Return the text of a screen of the demo cluster, and its SVG. The clock stands still."""
     client = await demo()
 
     def lose() -> None:
@@ -154,20 +154,20 @@ async def shot(picture: Picture, size: tuple[int, int]) -> tuple[str, str]:
 async def taken(
     picture: Picture, size: tuple[int, int], options: AppConfig, lose: Callable[[], object] = str
 ) -> tuple[str, str]:
-    """The same of whatever the app speaks to; `lose` takes the server away."""
+    """Return text and SVG of a screen of any server; `lose` makes it unreachable."""
     picture.before()
     app = HaiApp(replace(options, start=picture.start))
     if picture.theme:
         app.preferences.values["theme"] = picture.theme
     async with app.run_test(size=size, notifications=True) as pilot:
         if picture.profile:
-            begins = _READY if picture.start == "tasks" else _LIVE
-            await _until(app, pilot, picture.begins or begins)
+            begins = _TASKS_LOADED if picture.start == "tasks" else _LIVE
+            await _wait_for_text(app, pilot, picture.begins or begins)
         await _press(app, pilot, picture.keys)
         if not picture.reachable:
             lose()
-        await _until(app, pilot, picture.shows)
-        await _at_rest(app, pilot, picture)
+        await _wait_for_text(app, pilot, picture.shows)
+        await _wait_until_stable(app, pilot, picture)
         _require_top(picture, app)
         found = screen_text(app), picture_of(app, title="hai tui")
         await app.disconnect()
@@ -178,13 +178,13 @@ async def taken(
 async def _press(app: HaiApp, pilot: Any, keys: Sequence[str]) -> None:
     for key in keys:
         if key.startswith("shows "):
-            await _until(app, pilot, key.removeprefix("shows "))
+            await _wait_for_text(app, pilot, key.removeprefix("shows "))
         else:
             await pilot.press(key)
 
 
 def _require_top(picture: Picture, app: HaiApp) -> None:
-    """It shows the page, or the dialog, that it says it shows."""
+    """Raise ValueError if the screen shows another page or dialog."""
     top = app.screen
     found = top.entry.name if isinstance(top, Page) else type(top).__name__
     if found != (picture.over or picture.page):
@@ -193,28 +193,30 @@ def _require_top(picture: Picture, app: HaiApp) -> None:
         )
 
 
-async def _until(app: HaiApp, pilot: Any, text: str) -> None:
-    ends = time.monotonic() + _PATIENCE
+async def _wait_for_text(app: HaiApp, pilot: Any, text: str) -> None:
+    ends = time.monotonic() + _TIMEOUT_SECONDS
     while text not in screen_text(app):
         if time.monotonic() > ends:
             raise TimeoutError(f"{text!r} is not shown:\n{screen_text(app)}")
         await pilot.pause(0.02)
 
 
-async def _at_rest(app: HaiApp, pilot: Any, picture: Picture) -> None:
-    """Until every answer is there, and three looks in a row show the same."""
-    same, last, ends = 0, "", time.monotonic() + _PATIENCE
+async def _wait_until_stable(app: HaiApp, pilot: Any, picture: Picture) -> None:
+    """Wait until every answer has arrived and the screen stays the same three times."""
+
+    unchanged, last, ends = 0, "", time.monotonic() + _TIMEOUT_SECONDS
     answers = picture.reachable and picture.profile
-    while same < 3:
+    while unchanged < 3:
         if time.monotonic() > ends:
-            raise TimeoutError(f"it does not come to rest:\n{last}")
+            raise TimeoutError(f"the screen keeps changing:\n{last}")
         await pilot.pause(0.1)
-        now, all_there = screen_text(app), not (answers and app.session.has_pending_requests)
-        same, last = (same + 1 if now == last and all_there else 0), now
+        current = screen_text(app)
+        complete = not (answers and app.session.has_pending_requests)
+        unchanged, last = (unchanged + 1 if current == last and complete else 0), current
 
 
 def main(directory: str, *names: str) -> int:
-    """Draw them all, or those that are named."""
+    """Draw all pictures, or those that are named."""
     os.environ |= {"TEXTUAL_ANIMATIONS": "none", "TZ": "UTC", "HAI_LANG": "en"}
     time.tzset()
     target = Path(directory)

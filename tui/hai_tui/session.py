@@ -28,26 +28,29 @@ Answer = TypeVar("Answer")
 Connect = Callable[["Profile"], "Client"]
 
 HEARTBEAT_SECONDS = 10.0
-"""How often the server is asked for a sign of life: a silent watch says nothing of a dead server."""
+"""How often the server is asked for a sign of life. A silent watch would not notice a dead server."""
 
 QUEUE_SECONDS = 5.0
-"""The queue is asked for at most this often; a change of some task makes it worth asking."""
+"""The queue is fetched at most this often, after a task has changed."""
 
 HISTORY = 2000
-"""Finished tasks that are loaded at once, the newest; a filter asks the server for more."""
+"""The number of newest finished tasks that are loaded at the start. A filter asks the server for more."""
 _PAGE = 500
 
 
 def connect(profile: Profile) -> Client:
-    """The client of a profile."""
+    """Return a client for a profile."""
     from hai.client.client import Client
 
     return Client(profile)
 
 
 class Session:
-    """The way to one server. `on_changed` is told the ids of tasks that changed, `identified` when whoami answers,
-    `on_failed` what no job could cope with."""
+    """The connection to one server, with its requests and streams.
+
+    `on_changed` receives the ids of changed tasks, `identified` is called once the caller is known, `on_failed`
+    receives errors that no job handles.
+    """
 
     def __init__(
         self,
@@ -72,7 +75,7 @@ class Session:
         self._ready = asyncio.Event()
         self._queue_moved = asyncio.Event()
         self._queue_loaded = False
-        self._pending_requests = 0  # that wait for an answer
+        self._pending_requests = 0
 
     @property
     def tasks(self) -> TaskModel | None:
@@ -80,7 +83,7 @@ class Session:
         return self._model
 
     async def client(self) -> Client:
-        """The client, once it is there."""
+        """Return the client once it is ready."""
         await self._ready.wait()
         assert self._client is not None
         return self._client
@@ -90,20 +93,20 @@ class Session:
         self.spawn(self._open())
 
     def spawn(self, work: Awaitable[None]) -> asyncio.Task[None]:
-        """Run something that ends with the session."""
+        """Run a job that ends with the session."""
         job = asyncio.ensure_future(work)
         self._jobs.add(job)
         job.add_done_callback(self._ended)
         return job
 
     def _ended(self, job: asyncio.Task[None]) -> None:
-        """A job that fails must be seen: what it kept fresh is not fresh any more."""
+        """Report a failed job, because the data that it updated becomes stale."""
         self._jobs.discard(job)
         if (error := error_of(job)) is not None:
             self._on_failed(error)
 
     async def close(self) -> None:
-        """End every stream and the connection. Who asks from now on waits, and ends with the page."""
+        """End every stream and the connection. A later call of `client` waits until its page closes."""
         self._ready.clear()
         jobs = list(self._jobs)
         for job in jobs:
@@ -119,7 +122,7 @@ class Session:
         self._model = TaskModel()
         try:
             self._client = self._connect(self.profile)
-        except HaiError as error:  # of the profile itself: nothing was sent
+        except HaiError as error:  # the profile is invalid; nothing was sent
             self.link.mark_refused(error)
             return
         self._ready.set()
@@ -154,7 +157,7 @@ class Session:
             self._on_changed(on_changed)
 
     async def _history(self) -> None:
-        """Finished tasks, the newest first; the watch tells of all others, and of everything since."""
+        """Load the newest finished tasks. The watch delivers all others, and all changes."""
         client = await self.client()
         request = partial(client.tasks.list, filter="state:finished", page_size=_PAGE)
         token, remaining = "", HISTORY
@@ -166,22 +169,22 @@ class Session:
                 return
 
     def merge(self, tasks: object) -> None:
-        """Take tasks that some other call has answered."""
+        """Add tasks from the answer of another call."""
         assert self._model is not None
         if on_changed := self._model.merge(tasks):  # type: ignore[arg-type]
             self._on_changed(on_changed)
 
     def refresh_queue(self) -> None:
-        """Places have moved: ask for them again soon."""
+        """Fetch the queue again soon, because positions have changed."""
         self._queue_moved.set()
 
     async def _queue(self) -> None:
-        """Places and predicted starts change without any change of a task: ask when something moved."""
+        """Fetch the queue after changes. Positions and predicted starts change without a change of the task."""
         client = await self.client()
         while True:
             await self._queue_moved.wait()
             self._queue_moved.clear()
-            for _ in range(2):  # the pass that a move leads to may come after the first answer
+            for _ in range(2):  # the scheduling pass may come only after the first answer
                 queue = await self.call_with_retry(client.tasks.queue)
                 assert self._model is not None
                 if on_changed := self._model.apply_queue(queue):
@@ -190,7 +193,7 @@ class Session:
                 await asyncio.sleep(QUEUE_SECONDS)
 
     async def _heartbeat(self) -> None:
-        """Who we are, once; then a sign of life now and then."""
+        """Identify the caller once, then ask for a sign of life regularly."""
         client = await self.client()
         answer = await self.call_with_retry(client.users.whoami)
         self.caller = _caller(answer)
@@ -202,11 +205,11 @@ class Session:
 
     @property
     def has_pending_requests(self) -> bool:
-        """True while an answer is awaited, or one that every page needs has never come."""
+        """True while an answer is outstanding, or before the first answers that every page needs."""
         return self._pending_requests > 0 or self.info is None or not self._queue_loaded
 
     async def call_with_retry(self, request: Callable[[], Awaitable[Answer]]) -> Answer:
-        """Ask until there is an answer; the link says how it goes. Raises what asking again can not mend."""
+        """Repeat a request until there is an answer, and update the link. Raise errors that a retry cannot fix."""
         self._pending_requests += 1
         try:
             return await self._call_with_retry(request)
@@ -221,7 +224,7 @@ class Session:
         for delay in delays():
             try:
                 answer = await request()
-            except (*FINAL, Denied):  # one thing is refused, not we
+            except (*FINAL, Denied):  # the server refused this request, not the connection
                 self.link.mark_live()
                 raise
             except HaiError as error:

@@ -1,1 +1,1 @@
-"""What is known of nodes, and how a screen full of them is laid out. Pure but for the model that streams fill."""
+"""The state of nodes, and its layout as a map, a tree and text. Only the model has state; all else is pure."""

@@ -1,4 +1,4 @@
-"""A map of nodes: group, zone, and their nodes as cells in rows as wide as the screen. Pure."""
+"""Lays out a map of nodes: for each group and zone a heading, then rows of cells as wide as the screen. Pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from itertools import groupby
 from hai.v1.node_pb2 import Node
 
 CELL = 2
-"""Places of a node on a map without names: its sign and a blank."""
+"""The width of a node without its name: a sign and a blank."""
 
 
 @dataclass(frozen=True, slots=True)
 class MapRow:
-    """A heading (no names), or a row of nodes."""
+    """A heading, which has no names, or a row of nodes."""
 
     title: str = ""
     names: tuple[str, ...] = ()
@@ -30,19 +30,19 @@ class MapPosition:
 
 
 def natural(name: str) -> tuple[tuple[int, str], ...]:
-    """A key that puts n10 behind n9."""
+    """Return a sort key that puts n10 after n9."""
     parts = re.findall(r"\d+|\D+", name)
     return tuple((int(p), "") if p.isdecimal() else (-1, p) for p in parts)
 
 
 def cell_for(nodes: Collection[Node], width: int, height: int) -> int:
-    """Places of a node: with its name where all of them fit the screen, else its sign only."""
+    """Return the width of a node on the map: with its name if all nodes then fit the screen, else only its sign."""
     named = max((len(node.name) for node in nodes), default=0) + 2 * CELL
     return named if len(rows_of(nodes, width, named)) <= height else CELL
 
 
 def rows_of(nodes: Iterable[Node], width: int, cell: int = CELL) -> list[MapRow]:
-    """Rows for a screen of that width."""
+    """Return the rows of the map for a screen of that width."""
     ordered = sorted(nodes, key=lambda n: (n.group, natural(n.zone), natural(n.name)))
     rows: list[MapRow] = []
     for (group, zone), part in groupby(ordered, key=lambda n: (n.group, n.zone)):
@@ -57,24 +57,26 @@ def rows_of(nodes: Iterable[Node], width: int, cell: int = CELL) -> list[MapRow]
 
 
 def position_of(rows: Sequence[MapRow], name: str) -> MapPosition | None:
-    """Where a node is."""
+    """Return the position of a node; None if it is not on the map."""
     for number, row in enumerate(rows):
         if name in row.names:
             return MapPosition(number, row.names.index(name))
     return None
 
 
-def beside(rows: Sequence[MapRow], at: MapPosition, down: int, right: int) -> MapPosition:
-    """The place that arrow keys lead to; sideways over the ends of rows, up and down over headings."""
+def beside(rows: Sequence[MapRow], position: MapPosition, down: int, right: int) -> MapPosition:
+    """Return the position that an arrow key leads to. Sideways moves cross the ends of rows, vertical moves skip
+    headings.
+    """
     if down:
-        return _row(rows, at, down)
-    lines = [(n, i) for n, row in enumerate(rows) for i in range(len(row.names))]
-    index = lines.index((at.row, at.cell)) + right
-    return MapPosition(*lines[max(0, min(index, len(lines) - 1))])
+        return _move_vertically(rows, position, down)
+    cells = [(n, i) for n, row in enumerate(rows) for i in range(len(row.names))]
+    index = cells.index((position.row, position.cell)) + right
+    return MapPosition(*cells[max(0, min(index, len(cells) - 1))])
 
 
-def _row(rows: Sequence[MapRow], at: MapPosition, down: int) -> MapPosition:
+def _move_vertically(rows: Sequence[MapRow], position: MapPosition, down: int) -> MapPosition:
     filled = [n for n, row in enumerate(rows) if row.names]
-    index = filled.index(at.row) + down
+    index = filled.index(position.row) + down
     row = filled[max(0, min(index, len(filled) - 1))]
-    return MapPosition(row, min(at.cell, len(rows[row].names) - 1))
+    return MapPosition(row, min(position.cell, len(rows[row].names) - 1))

@@ -1,4 +1,4 @@
-"""Nodes by name, from the watch, and samples of how much of the cluster was allocated."""
+"""The nodes of the cluster from the watch, and samples of how much of it was allocated."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hai.v1.node_service_pb2 import WatchNodesResponse
 from hai.v1.task_pb2 import Task
 
 SAMPLE_COUNT = 600
-"""Samples of the chart."""
+"""The number of samples in the chart."""
 
 CONDITION_STYLES = {
     "FREE": StateStyle("□", "good"),
@@ -25,11 +25,11 @@ CONDITION_STYLES = {
     "CORDONED": StateStyle("‖", "held"),
     "NOT_READY": StateStyle("✗", "bad"),
 }
-"""What a cell of the map may be; the same words stand in the legend."""
+"""The conditions of a node on the map and in its legend."""
 
 
 def condition(node: Node, user: str = "") -> str:
-    """One word for a node, the most urgent that is true."""
+    """Return the most urgent condition of a node."""
     if node.state != NODE_STATE_READY:
         return "NOT_READY"
     if node.cordoned:
@@ -44,28 +44,26 @@ def condition(node: Node, user: str = "") -> str:
 
 
 class NodeModel:
-    """Nodes by name. A version never goes back."""
+    """The nodes by name. An older version never replaces a newer one."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, Node] = {}
         self.version = 0
         self.loaded = False
         self.silent: set[str] = set()  # nodes with silent agents
-        self.usage_samples: deque[tuple[float, float]] = deque(
-            maxlen=SAMPLE_COUNT
-        )  # time, part of usable nodes
+        # Each sample is a time and the allocated share of usable nodes
+        self.usage_samples: deque[tuple[float, float]] = deque(maxlen=SAMPLE_COUNT)
 
     @property
     def nodes(self) -> Mapping[str, Node]:
-        """All of them."""
         return MappingProxyType(self._nodes)
 
     def apply(self, answer: WatchNodesResponse) -> set[str]:
-        """Take an answer of the watch; the names of nodes that are not as they were."""
+        """Apply an answer of the watch. Return the names of the nodes that have changed."""
         changed = set()
         for node in answer.nodes:
-            measured = self._nodes.get(node.name)
-            if measured is None or measured.version < node.version:
+            known = self._nodes.get(node.name)
+            if known is None or known.version < node.version:
                 self._nodes[node.name] = node
                 self._update_silent(node)
                 changed.add(node.name)
@@ -80,7 +78,7 @@ class NodeModel:
             self.silent.discard(node.name)
 
     def sample(self, now: float) -> None:
-        """Note how much is held now."""
+        """Add a sample of how much is allocated now."""
         counts = self.counts()
         usable = sum(
             counts[condition_name]
@@ -92,12 +90,14 @@ class NodeModel:
             self.usage_samples.append((now, 1 - counts["FREE"] / usable))
 
     def counts(self, user: str = "") -> Counter[str]:
-        """How many nodes are in which condition."""
+        """Return the number of nodes in each condition."""
         return Counter(condition(node, user) for node in self._nodes.values())
 
 
 def per_hour(tasks: Iterable[Task], now: float, hours: int = 24) -> tuple[list[int], list[int]]:
-    """How many tasks were submitted and how many ended in each of the last hours, the last one now."""
+    """Return how many tasks were submitted and how many ended in each of the last hours, ending
+    with the current one.
+    """
     created, finished = [0] * hours, [0] * hours
     for task in tasks:
         for counts, time in (

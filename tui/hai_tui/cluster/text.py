@@ -1,4 +1,4 @@
-"""The cluster and one node as styled text. Pure functions."""
+"""The cluster and a single node as styled text. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Tones = Mapping[str, Style]
 
 
 def summary(counts: Counter[str], waiting: int, tones: Tones) -> Text:
-    """`16 nodes  □ 4 free  ■ 10 held …`: the legend with its numbers."""
+    """Return the legend with the number of nodes in each condition, such as `16 nodes  □ 4 free  ■ 10 held …`."""
     line = Text(no_wrap=True, overflow="ellipsis").append(
         text("cluster.nodes", count=counts.total()), "bold"
     )
@@ -38,7 +38,7 @@ def summary(counts: Counter[str], waiting: int, tones: Tones) -> Text:
 def node_card(
     node: Node, user: str, tones: Tones, *, now: float, use: str = "", tenants: int = 6
 ) -> Text:
-    """Everything about a node in a few lines; `use` is what is used of it."""
+    """Return the facts of a node in a few lines; `use` is a sentence about its usage."""
     condition_name = condition(node, user)
     node_style = CONDITION_STYLES[condition_name]
     card = Text().append(printable(node.name), "bold")
@@ -64,17 +64,17 @@ def node_card(
 
 
 def facts(node: Node) -> Sequence[str]:
-    """Where it belongs and what it has."""
+    """Return lines about the group, resources, topology and labels of a node."""
     zone = f"#{node.zone}" if node.zone else ""
     gpus = text("node.gpus", count=node.gpus)
     if node.mig_profile:
         gpus += f" {node.mig_profile}"
     if node.gpus_simulated and node.gpus:
         gpus += f" ({text('node.simulated')})"
-    has = [gpus, text("node.cpus", count=node.cpus)]
+    resources = [gpus, text("node.cpus", count=node.cpus)]
     if node.memory_bytes:
-        has.append(size_text(node.memory_bytes))
-    lines = [f"{node.group}{zone} · {', '.join(has)}"]
+        resources.append(size_text(node.memory_bytes))
+    lines = [f"{node.group}{zone} · {', '.join(resources)}"]
     if node.topology:
         lines.append(text("node.topology", path=" / ".join(node.topology)))
     if node.labels:

@@ -1,4 +1,4 @@
-"""The tree of group, zone, node and what runs there, as lines. Pure."""
+"""The tree of groups, zones, nodes and tasks as lines. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hai_tui.views.silent_agents import silent_rank
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A line of the tree; with `node` it opens that node, with `task` that task."""
+    """A line of the tree. It opens the node or the task that it names."""
 
     key: str
     depth: int
@@ -26,24 +26,24 @@ class Branch:
 
 
 def branches(nodes: Iterable[Node], user: str, now: float) -> list[Branch]:
-    """Every line, from the top."""
+    """Return all lines of the tree."""
     lines: list[Branch] = []
-    last = ("", "")
+    previous = ("", "")
     for node in sorted(nodes, key=lambda n: (n.group, natural(n.zone), natural(n.name))):
-        if node.group != last[0]:
+        if node.group != previous[0]:
             lines.append(Branch(f"g/{node.group}", 0, Cell(node.group)))
-        if node.zone and (node.group, node.zone) != last:
+        if node.zone and (node.group, node.zone) != previous:
             lines.append(Branch(f"z/{node.group}/{node.zone}", 1, Cell(node.zone)))
-        last = (node.group, node.zone)
-        lines.append(_node(node, user))
-        lines += (_tenant(node, tenant, now) for tenant in node.tenants)
+        previous = (node.group, node.zone)
+        lines.append(_node_branch(node, user))
+        lines += (_tenant_branch(node, tenant, now) for tenant in node.tenants)
     return lines
 
 
-def _node(node: Node, user: str) -> Branch:
+def _node_branch(node: Node, user: str) -> Branch:
     condition_name = condition(node, user)
-    why = f"  {node.reason}" if node.reason else ""
-    content = f"{CONDITION_STYLES[condition_name].glyph} {node.name}  {text(f'node.{condition_name}')}{why}"
+    reason = f"  {node.reason}" if node.reason else ""
+    content = f"{CONDITION_STYLES[condition_name].glyph} {node.name}  {text(f'node.{condition_name}')}{reason}"
     depth = 2 if node.zone else 1
     return Branch(
         f"n/{node.name}",
@@ -53,7 +53,7 @@ def _node(node: Node, user: str) -> Branch:
     )
 
 
-def _tenant(node: Node, tenant: NodeTenant, now: float) -> Branch:
+def _tenant_branch(node: Node, tenant: NodeTenant, now: float) -> Branch:
     task = f"{tenant.task_id} {tenant.task_name}".rstrip()
     silent = silent_rank(tenant, now)
     content = "  ".join(filter(None, (f"{task} ({tenant.user})", f"rank {tenant.rank}", silent)))

@@ -1,4 +1,4 @@
-"""How much of the nodes is used just now: a sign a node by its GPUs (CPUs where it has none), and a line of numbers."""
+"""The current usage of nodes: a bar for each node on the map, a legend, and a line of numbers."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from hai_tui.cluster.text import Tones
 from hai_tui.i18n import text
 
 _IDLE, _BUSY = 0.1, 0.6
-_SIGNS = "▁▂▃▄▅▆▇█"
+_BARS = "▁▂▃▄▅▆▇█"
 
-Uses = Mapping[str, NodeUsage]
+UsageByNode = Mapping[str, NodeUsage]
 
 
 def share(node: Node, use: NodeUsage | None) -> float | None:
-    """From 0 to 1; None: nothing was measured."""
+    """Return the used share of the GPUs, or of the CPUs for a node without GPUs; None if it was not measured."""
     if use is None:
         return None
     if use.HasField("gpu_utilisation"):
@@ -29,18 +29,18 @@ def share(node: Node, use: NodeUsage | None) -> float | None:
     return min(1.0, use.cpus / node.cpus) if node.cpus else None
 
 
-def node_style(node: Node, user: str, uses: Uses) -> StateStyle:
-    """A bar for a node that somebody holds and uses, else the sign of its condition."""
-    part = share(node, uses.get(node.name)) if node.tenants else None
+def node_style(node: Node, user: str, usages: UsageByNode) -> StateStyle:
+    """Return a bar for a node that is held and measured, else the style of its condition."""
+    part = share(node, usages.get(node.name)) if node.tenants else None
     if part is None:
         return CONDITION_STYLES[condition(node, user)]
-    level = min(len(_SIGNS) - 1, int(part * len(_SIGNS)))
-    return StateStyle(_SIGNS[level], "bad" if part < _IDLE else "busy" if part < _BUSY else "good")
+    level = min(len(_BARS) - 1, int(part * len(_BARS)))
+    return StateStyle(_BARS[level], "bad" if part < _IDLE else "busy" if part < _BUSY else "good")
 
 
-def legend(nodes: Mapping[str, Node], uses: Uses, tones: Tones) -> Text:
-    """What the bars mean, and the mean of all."""
-    parts = [share(nodes[name], use) for name, use in uses.items() if name in nodes]
+def legend(nodes: Mapping[str, Node], usages: UsageByNode, tones: Tones) -> Text:
+    """Return the meaning of the bars and the mean usage."""
+    parts = [share(nodes[name], use) for name, use in usages.items() if name in nodes]
     measured = [part for part in parts if part is not None]
     mean = f"{sum(measured) / len(measured):.0%}" if measured else "-"
     line = Text(no_wrap=True, overflow="ellipsis").append(
@@ -52,7 +52,7 @@ def legend(nodes: Mapping[str, Node], uses: Uses, tones: Tones) -> Text:
 
 
 def numbers(use: NodeUsage) -> str:
-    """`uses 93% of its GPUs, 500 GiB of their memory, 9.6 CPUs, 85 GiB`."""
+    """Return `uses 93% of its GPUs, 500 GiB of their memory, 9.6 CPUs, 85 GiB`."""
     parts = []
     if use.HasField("gpu_utilisation"):
         parts.append(text("use.gpus", part=f"{use.gpu_utilisation:.0%}"))

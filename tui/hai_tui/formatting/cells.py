@@ -1,4 +1,4 @@
-"""Columns of a virtual table: which fit, how wide each is, and a cell's text cut to its width. Pure."""
+"""Lays out a virtual table: which columns fit, how wide each is, and cell texts cut to their width. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hai_tui.formatting.table import width as cell_width
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A cell's text and its tone (see hai.client.text.state_style)."""
+    """The text of a cell and its tone (see hai.client.text.state_style)."""
 
     text: str
     tone: str = "plain"
@@ -21,9 +21,8 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of fixed width. With `flex` it takes what is left; a larger `drop` leaves a narrow screen first.
-
-    `most`: how wide a flexible one grows (0: as there is room). `spare`: it comes only where all others have that.
+    """A column of fixed width. A flexible column grows into the free space. A larger `drop` leaves a narrow screen
+    first.
     """
 
     key: str
@@ -32,71 +31,77 @@ class Column:
     cell: Callable[[Any, float], Cell | str]
     right: bool = False
     flex: bool = False
-    drop: int = 0  # 0: never left out
-    sort: Callable[[Any], Any] | None = None  # None: it can not be sorted by
-    optional: bool = False  # only shown when it is chosen
-    most: int = 0
-    spare: bool = False
+    drop: int = 0  # 0 means never dropped
+    sort: Callable[[Any], Any] | None = None  # sort key; None if the column cannot be sorted by
+    optional: bool = False  # shown only if the user has chosen it
+    most: int = 0  # maximum width of a flexible column; 0 means unlimited
+    spare: bool = False  # shown only if all other columns have their maximum width
 
 
 GAP = 2
 
 
 def fitting(columns: Sequence[Column], width: int, *, all: bool = False) -> tuple[Column, ...]:
-    """The columns for that width, the flexible one widened to fill it; with `all` none is left out."""
-    columns_left = list(columns)
+    """Return the columns that fit the width, the flexible ones widened to fill it. With `all` no column is dropped."""
+    remaining = list(columns)
     if all:
-        columns_left = [
-            replace(column, width=max(column.width, column.most)) for column in columns_left
-        ]
-    while not all and _total(columns_left, _full) > width and any(c.spare for c in columns_left):
-        columns_left.remove(next(c for c in reversed(columns_left) if c.spare))
-    while not all and _total(columns_left) > width and any(c.drop for c in columns_left):
-        columns_left.remove(max(reversed(columns_left), key=lambda c: c.drop))
-    return tuple(_widened(columns_left, max(0, width - _total(columns_left))))
+        remaining = [replace(column, width=max(column.width, column.most)) for column in remaining]
+    while (
+        not all and _total_width(remaining, _max_width) > width and any(c.spare for c in remaining)
+    ):
+        remaining.remove(next(c for c in reversed(remaining) if c.spare))
+    while not all and _total_width(remaining) > width and any(c.drop for c in remaining):
+        remaining.remove(max(reversed(remaining), key=lambda c: c.drop))
+    return tuple(_widened(remaining, max(0, width - _total_width(remaining))))
 
 
 def _widened(columns: Sequence[Column], spare: int) -> Iterator[Column]:
-    """The spare cells go to the flexible columns, more to the last (it tells the longest story)."""
+    """Distribute the spare cells to the flexible columns. The last one gets the most, because it
+    has the longest text.
+    """
     grown = {}
     for column in sorted((c for c in columns if c.flex and c.most), key=lambda c: c.spare):
         grown[column.key] = min(spare, max(0, column.most - column.width))
         spare -= grown[column.key]
-    left = sum(c.flex and not c.most for c in columns)
+    unlimited = sum(c.flex and not c.most for c in columns)
     for column in columns:
         extra = grown.get(column.key, 0)
         if column.flex and not column.most:
-            extra = spare if left == 1 else spare // 4
-            spare, left = spare - extra, left - 1
+            extra = spare if unlimited == 1 else spare // 4
+            spare, unlimited = spare - extra, unlimited - 1
         yield replace(column, width=column.width + extra) if extra else column
 
 
-def _full(column: Column) -> int:
-    """What it wants before a spare column comes; that one is content with less."""
+def _max_width(column: Column) -> int:
+    """Return the width that a column needs before a spare column may be shown."""
     return column.width if column.spare else max(column.width, column.most)
 
 
-def _as_it_is(column: Column) -> int:
+def _current_width(column: Column) -> int:
     return column.width
 
 
-def _total(columns: Sequence[Column], of: Callable[[Column], int] = _as_it_is) -> int:
-    return sum(map(of, columns)) + GAP * (len(columns) - 1)
+def _total_width(
+    columns: Sequence[Column], width_of: Callable[[Column], int] = _current_width
+) -> int:
+    return sum(map(width_of, columns)) + GAP * (len(columns) - 1)
 
 
 def total(columns: Sequence[Column]) -> int:
-    """Cells that a row takes."""
-    return max(0, _total(columns))
+    """Return the number of cells in a row."""
+    return max(0, _total_width(columns))
 
 
 def fit(text: str, width: int, right: bool = False) -> str:
-    """The text in exactly so many cells, cut with an ellipsis; it can steer no terminal."""
-    if len(text) <= width and text.isascii() and text.isprintable():  # nearly always
+    """Return the text in exactly that many cells, cut with an ellipsis. Control characters are escaped."""
+    if (
+        len(text) <= width and text.isascii() and text.isprintable()
+    ):  # the usual case, without a cache
         return text.rjust(width) if right else text.ljust(width)
     return _fitted(text, width, right)
 
 
-@lru_cache(maxsize=2048)  # states, and names that are not English
+@lru_cache(maxsize=2048)  # for states, and for names with wide characters
 def _fitted(text: str, width: int, right: bool) -> str:
     text = printable(text)
     size = cell_width(text)

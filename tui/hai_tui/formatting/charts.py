@@ -1,16 +1,19 @@
-"""Series and shares as one line of text. A step without a measurement is blank."""
+"""Series and shares as text: sparklines, bars, and charts of Braille dots. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
+_LEFT_DOTS = (0x40, 0x04, 0x02, 0x01)  # bits of a Braille character, from the bottom
+_RIGHT_DOTS = (0x80, 0x20, 0x10, 0x08)
 
 Series = Sequence[float | None]
+"""Values of equal steps; None where nothing was measured."""
 
 
 def spread(points: Iterable[tuple[int, float | None]], start: int, end: int, step: int) -> Series:
-    """A value for every step from `start` to `end`: those of points, which say when they begin, else None."""
+    """Return a value for each step from `start` to `end`. A point belongs to the step that contains its time."""
     values: list[float | None] = [None] * max(0, (end - start) // step)
     for begin, value in points:
         index = (begin - start) // step
@@ -20,18 +23,18 @@ def spread(points: Iterable[tuple[int, float | None]], start: int, end: int, ste
 
 
 def spark(values: Series, top: float) -> str:
-    """One character a value, from 0 to `top`."""
+    """Return one character for each value, from 0 to `top`; a blank where nothing was measured."""
     return "".join(" " if value is None else _block(value, top) for value in values)
 
 
 def mean(values: Series) -> float | None:
-    """Of what is known; None: nothing is."""
+    """Return the mean of the measured values; None if there are none."""
     measured = [value for value in values if value is not None]
     return sum(measured) / len(measured) if measured else None
 
 
 def most(values: Series) -> float | None:
-    """Of what is known."""
+    """Return the largest measured value; None if there is none."""
     return max((value for value in values if value is not None), default=None)
 
 
@@ -41,33 +44,35 @@ def _block(value: float, top: float) -> str:
 
 
 def bar(share: float, width: int) -> str:
-    """A bar of `width` cells, of which a share from 0 to 1 is filled."""
+    """Return a bar of `width` cells, of which a share from 0 to 1 is filled."""
     filled = min(width, max(0, round(share * width)))
     return "█" * filled + "░" * (width - filled)
 
 
-_LEFT = (0x40, 0x04, 0x02, 0x01)
-_RIGHT = (0x80, 0x20, 0x10, 0x08)
-
-
 def area(values: Sequence[float], width: int, height: int, top: float) -> list[str]:
-    """Lines of a filled chart, the newest value at the right edge; a value above nothing has a dot at least."""
-    shown = list(values)[-2 * width :]
-    shown = [0.0] * (2 * width - len(shown)) + shown
-    steps = [_steps(value, height * 4, top) for value in shown]
+    """Return the lines of a filled chart with the newest value at the right edge. Every positive value has at least
+    one dot.
+
+    A cell has two columns of four dots, so it shows two values.
+    """
+    newest = list(values)[-2 * width :]
+    newest = [0.0] * (2 * width - len(newest)) + newest
+    dots = [_dot_count(value, height * 4, top) for value in newest]
     lines = []
     for line in range(height - 1, -1, -1):
-        cells = (_cell(steps[2 * i] - 4 * line, steps[2 * i + 1] - 4 * line) for i in range(width))
+        cells = (
+            _braille_cell(dots[2 * i] - 4 * line, dots[2 * i + 1] - 4 * line) for i in range(width)
+        )
         lines.append("".join(cells))
     return lines
 
 
-def _steps(value: float, most: int, top: float) -> int:
+def _dot_count(value: float, max_dots: int, top: float) -> int:
     if value <= 0 or top <= 0:
         return 0
-    return max(1, min(most, round(value / top * most)))
+    return max(1, min(max_dots, round(value / top * max_dots)))
 
 
-def _cell(left: int, right: int) -> str:
-    dots = sum(_LEFT[: max(0, min(4, left))]) + sum(_RIGHT[: max(0, min(4, right))])
+def _braille_cell(left: int, right: int) -> str:
+    dots = sum(_LEFT_DOTS[: max(0, min(4, left))]) + sum(_RIGHT_DOTS[: max(0, min(4, right))])
     return chr(0x2800 + dots)

@@ -1,4 +1,4 @@
-"""A table: columns, and its plain form — aligned, never wrapped, without colours."""
+"""Tables of the command line: columns, views, and plain aligned text without colours."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ import click
 
 _GAP = "  "
 _CUT = "..."
-_BRIEF = 40
-"""Places that a reason has in a list; `hai status` says the rest."""
+_BRIEF_WIDTH = 40
+"""The width of a reason in a list. `hai status` prints all of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its key is what --columns takes and, in capitals, the header."""
+    """A column. --columns takes its key; the header is the key in capitals."""
 
     key: str
-    value: Callable[[Any, float], str]  # from an item and the time now
-    wide: bool = False  # only in -o wide, or when asked for by name
+    value: Callable[[Any, float], str]  # takes an item and the current time
+    wide: bool = False  # shown only with -o wide, or if --columns names it
     right: bool = False
-    folds: bool = False  # may be folded when a terminal is narrow
-    drop_order: int = 0  # left out where even that is too wide: the lowest first, 0 never
-    style: Callable[[str], str] | None = None  # a style for a cell's text, on a terminal
+    folds: bool = False  # may be folded on a narrow terminal
+    drop_order: int = 0  # dropped if folding is not enough: the lowest first, 0 never
+    style: Callable[[str], str] | None = None  # returns the style of a cell's text
 
 
 @dataclass(frozen=True, slots=True)
 class View:
     """How items of one kind are shown."""
 
-    key: str  # the list's name in JSON
+    key: str  # the name of the list in JSON
     columns: tuple[Column, ...]
-    name: Callable[[Any], str]  # what other commands take for the item
-    empty: str = ""  # key of the text for an empty list
+    name: Callable[[Any], str]  # the identifier that other commands take
+    empty: str = ""  # key of the message for an empty list
 
     def chosen(self, requested: Sequence[str], wide: bool) -> tuple[Column, ...]:
-        """The columns to show; those that were asked for never go. Raises UsageError for an unknown one."""
+        """Return the columns to show. Requested columns are never dropped. Raise UsageError for an unknown one."""
         if not requested:
             return (
                 self.with_all_columns().columns
@@ -51,14 +51,14 @@ class View:
         return tuple(by_key[key] for key in requested)
 
     def with_all_columns(self) -> View:
-        """The same, of which no column goes."""
+        """Return the same view without droppable columns."""
         return replace(
             self, columns=tuple(replace(column, drop_order=0) for column in self.columns)
         )
 
 
 def cells(columns: Sequence[Column], items: Sequence[Any], now: float) -> list[list[str]]:
-    """The text of every cell."""
+    """Return the text of every cell."""
     return [[printable(column.value(item, now)) for column in columns] for item in items]
 
 
@@ -68,7 +68,7 @@ def plain(
     headers: bool,
     widths: Sequence[int] = (),
 ) -> str:
-    """Rows as lines, cells under one another; below earlier lines with the widths of those."""
+    """Return rows as aligned lines. `widths` are those of earlier lines, if these lines continue them."""
     lines = [[column.key.upper() for column in columns], *rows] if headers else list(rows)
     widths = widths or natural_widths(columns, rows, headers)
     padded = (
@@ -84,30 +84,30 @@ def plain(
 def natural_widths(
     columns: Sequence[Column], rows: Sequence[Sequence[str]], headers: bool
 ) -> list[int]:
-    """Places that each column takes when nothing is folded."""
+    """Return the width of each column if nothing is folded."""
     heads = [len(column.key) if headers else 0 for column in columns]
     return [max([head, *(width(row[i]) for row in rows)]) for i, head in enumerate(heads)]
 
 
 def printable(value: str) -> str:
-    """Text that stays on its line and steers no terminal: control characters are written out."""
+    """Escape control characters, so that a text stays on its line and cannot control the terminal."""
     if value.isprintable():
         return value
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in value)
 
 
 def brief(sentence: str) -> str:
-    """A sentence for a cell of a list: its first part, cut behind a word where it is long."""
+    """Return the first part of a sentence, cut after a word if it is too long for a cell."""
     first = " ".join(sentence.split("\n", 1)[0].partition("; ")[0].split())
-    if width(first) <= _BRIEF:
+    if width(first) <= _BRIEF_WIDTH:
         return first
-    cut = _first_cells(first, _BRIEF - len(_CUT))
+    cut = _first_cells(first, _BRIEF_WIDTH - len(_CUT))
     words = cut.rpartition(" ")[0]
-    return (words if width(words) > _BRIEF // 2 else cut).rstrip(" ,:;") + _CUT
+    return (words if width(words) > _BRIEF_WIDTH // 2 else cut).rstrip(" ,:;") + _CUT
 
 
 def _first_cells(value: str, cells_left: int) -> str:
-    """The beginning that takes so many places on a terminal."""
+    """Return the beginning of a text that fills that many cells of a terminal."""
     for end, character in enumerate(value):
         cells_left -= _cell_width(character)
         if cells_left < 0:
@@ -116,7 +116,7 @@ def _first_cells(value: str, cells_left: int) -> str:
 
 
 def width(value: str) -> int:
-    """Places that a text takes on a terminal."""
+    """Return the number of cells that a text takes on a terminal."""
     if value.isascii():
         return len(value)
     return sum(_cell_width(character) for character in value)
@@ -133,9 +133,9 @@ def _pad(cell: str, size: int, right: bool) -> str:
     return blanks + cell if right else cell + blanks
 
 
-def _no_such_column(key: str, by_key: list[str]) -> click.UsageError:
+def _no_such_column(key: str, keys: list[str]) -> click.UsageError:
     from difflib import get_close_matches
 
-    matches = get_close_matches(key, by_key, n=1)
+    matches = get_close_matches(key, keys, n=1)
     suggestion = f"did you mean {matches[0]!r}? Columns" if matches else "columns"
-    return click.UsageError(f"no such column {key!r}; {suggestion} are {', '.join(by_key)}")
+    return click.UsageError(f"no such column {key!r}; {suggestion} are {', '.join(keys)}")

@@ -1,3 +1,4 @@
-"""Logs of tasks as a terminal app needs them: harmless text, a bounded window on a log of any size, search, and the
-way to the server. Only widgets/log/view.py, which draws it, knows Textual.
+"""Logs of tasks for the terminal app: reading, a bounded window in memory, search, rows of the screen.
+
+Nothing here knows Textual. The widgets below widgets/log draw the rows.
 """

@@ -1,7 +1,8 @@
 """Reads the log of one task into a window: follows its end, loads older and newer pages, searches beyond the window.
 
-It holds at most one stream. While the user reads further up and the window is full, it closes the stream (`attached`
-is False). When the user comes back down, it reads the lines since then by cursor, so no line is lost or repeated.
+The reader has at most one stream. While the user reads further up and the window is full, it closes the stream
+(`attached` is False). When the user comes back down, it reads the missing lines by cursor, so no line is lost or
+repeated.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Whose lines: a task's, of some ranks (empty: all), of one run (0: all)."""
+    """The lines to read: those of a task, of some ranks (empty means all), of one run (0 means all)."""
 
     task: int
     ranks: tuple[int, ...] = ()
@@ -34,24 +35,24 @@ class Source:
 
     @property
     def arguments(self) -> str:
-        """How it is asked for behind `:logs`."""
+        """What the user types after `:logs` for this source."""
         return " ".join((str(self.task), ",".join(map(str, self.ranks)))).rstrip()
 
     @property
     def labelled(self) -> bool:
-        """True when lines of several ranks may be mixed."""
+        """True if lines of several ranks may be mixed."""
         return len(self.ranks) != 1
 
 
 def lines_of(messages: Iterable[LogLine]) -> list[Line]:
-    """The same lines as values."""
+    """Convert messages to lines."""
     return [
         Line(m.run, m.rank, m.time.seconds + m.time.nanos / 1e9, m.text, m.redraw) for m in messages
     ]
 
 
 class Reader:
-    """`changed` hears of each step; None: everything is other than before."""
+    """Reads one source. `changed` receives each change of the window, or None after it was replaced."""
 
     def __init__(
         self,
@@ -66,14 +67,14 @@ class Reader:
         self._client, self._link, self.source = client, link, source
         self._changed, self._following = changed, following
         self.window = Window() if window is None else window
-        self.attached = False  # new lines come by themselves
-        self.ended = False  # the task is over and everything was read
-        self.error = ""  # why nothing comes any more
+        self.attached = False  # the stream is open
+        self.ended = False  # the task has ended and everything was read
+        self.error = ""  # why the stream ended
         self._job: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
 
     async def last(self) -> None:
-        """The end of the log, and what comes after it."""
+        """Show the end of the log and follow it."""
         async with self._lock:
             self._detach()
             page = await self._page("")
@@ -81,14 +82,14 @@ class Reader:
             self._attach()
 
     async def first(self) -> None:
-        """The beginning of the log."""
+        """Show the beginning of the log."""
         async with self._lock:
             self._detach()
             page = await self._page("", back=False)
             self._show(lines_of(page.lines), "", page.cursor)
 
     async def older(self) -> bool:
-        """A page before the window; False: there is none."""
+        """Load a page before the window. Return False if there is none."""
         async with self._lock:
             if not self.window.begin:
                 return False
@@ -102,7 +103,7 @@ class Reader:
             return True
 
     async def newer(self) -> bool:
-        """A page after the window; False: there is none, and the stream goes on from here."""
+        """Load a page after the window. Return False if there is none; the stream then continues from here."""
         async with self._lock:
             if self.attached or not self.window.end:
                 return False
@@ -116,7 +117,7 @@ class Reader:
     async def find(
         self, test: Test, *, back: bool, on_progress: Callable[[int], None] = lambda lines: None
     ) -> Line | None:
-        """The nearest line beyond the window that passes; the window moves there. Reads as far as need be."""
+        """Search the nearest matching line beyond the window and move the window there."""
         async with self._lock:
             cursor, lines_read = (self.window.begin if back else self.window.end), 0
             while cursor:
@@ -134,14 +135,14 @@ class Reader:
             return None
 
     async def everything(self) -> AsyncGenerator[list[Line], None]:
-        """The whole log as it is now, page by page."""
+        """Yield the whole log as it is now, page by page."""
         source = self.source
         stream = self._client.logs.tail(source.task, ranks=source.ranks, run=source.run)
         async for answer in stream:
             yield lines_of(answer.lines)
 
     async def close(self) -> None:
-        """Let the stream go."""
+        """Close the stream."""
         job = self._job
         self._detach()
         if job is not None:
@@ -188,9 +189,9 @@ class Reader:
                 await ReconnectingStream(self._link, reopen, self._take).run()
             self.ended = True
         except HaiError as error:
-            # The task or its visibility is gone: there is nothing to wait for
+            # The task is gone, or the caller may no longer see it. Retrying would not help.
             self.error = error.message
-        except Exception as error:  # a fault of ours: say so, for nothing comes any more
+        except Exception as error:  # a bug of ours must be shown, because no more lines come
             self.error = f"internal error: {error!r}"
         self._changed(Change())
 
@@ -210,15 +211,18 @@ async def write(
     format_line: Callable[[Line], str],
     on_progress: Callable[[int], None],
 ) -> int:
-    """The log as it is now, or its lines with `only`; how many. Raises OSError, and UsageError of a bad `only`."""
-    count, search_pattern = 0, compile_query(only)
-    passes = matches(search_pattern) if search_pattern else None
+    """Write the log as it is now, or only the lines that match, without holding all of it. Return the number of lines.
+
+    Raise OSError, and UsageError for a pattern that takes too long.
+    """
+    count, pattern = 0, compile_query(only)
+    test = matches(pattern) if pattern else None
     with await asyncio.to_thread(path.open, "w", encoding="utf-8") as file:
         async for lines in reader.everything():
-            passing = [format_line(x) + "\n" for x in lines if passes is None or passes(x)]
-            await asyncio.to_thread(file.writelines, passing)
-            count += len(passing)
+            selected = [format_line(x) + "\n" for x in lines if test is None or test(x)]
+            await asyncio.to_thread(file.writelines, selected)
+            count += len(selected)
             on_progress(count)
-    if search_pattern is not None and search_pattern.gave_up:
+    if pattern is not None and pattern.gave_up:
         raise UsageError(text("logs.slow", wanted=only))
     return count

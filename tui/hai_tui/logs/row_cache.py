@@ -15,7 +15,7 @@ class RowCache:
     def __init__(self, window: Window, line_format: LineFormat) -> None:
         self._window, self.line_format = window, line_format
         self._rows: list[Row] = []
-        self.max_width = 0  # of the longest row, in terminal cells; 0 if lines are wrapped
+        self.max_width = 0  # width of the longest row, in cells; 0 if lines are wrapped
 
     @property
     def rows(self) -> Sequence[Row]:

@@ -1,8 +1,8 @@
-"""From lines to rows of a screen: separators between runs, only what a filter lets pass, long lines folded."""
+"""Converts log lines to rows of the screen: filters, folds long lines, and inserts a heading before each run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import ceil
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Row(NamedTuple):
-    """One row: part `piece` of a line, or, with `begins`, the beginning of the line's run."""
+    """One row of the screen: part `piece` of a line, or, with `begins`, the heading of the line's run."""
 
     line: Line
     piece: int = 0
@@ -30,7 +30,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LineFormat:
-    """How lines are shown. `wrap` is a width in cells, 0: long lines go on to the right."""
+    """How lines are shown. `wrap` is the width in cells at which lines are folded; 0 means never."""
 
     wrap: int = 0
     times: bool = False
@@ -38,14 +38,14 @@ class LineFormat:
     only: Test | None = None
 
     def prefix(self, line: Line) -> str:
-        """What stands before a line."""
+        """Return the time and the rank label before a line."""
         time = datetime.fromtimestamp(line.time, UTC).astimezone() if self.times else None
         label = f"{time:%H:%M:%S}.{time.microsecond // 1000:03} " if time else ""
         return f"{label}{line.rank:>3}│ " if self.labels else label
 
 
 def rows_of(lines: Iterable[Line], line_format: LineFormat, run: int = 0) -> list[Row]:
-    """Rows of lines that follow a line of `run` (0: they are the first)."""
+    """Return the rows of lines that follow a line of that run; 0 means that they are the first."""
     rows: list[Row] = []
     for line in lines:
         if line_format.only is not None and not line_format.only(line):
@@ -55,35 +55,38 @@ def rows_of(lines: Iterable[Line], line_format: LineFormat, run: int = 0) -> lis
             run = line.run
         rows.append(Row(line))
         if line_format.wrap:
-            rows += (Row(line, piece) for piece in range(1, _pieces(line, line_format)))
+            rows += (Row(line, piece) for piece in range(1, _piece_count(line, line_format)))
     return rows
 
 
-def _pieces(line: Line, line_format: LineFormat) -> int:
-    if len(line.text) * 2 <= line_format.wrap - 18:  # fits for sure, whatever stands before it
+def _piece_count(line: Line, line_format: LineFormat) -> int:
+    if (
+        len(line.text) * 2 <= line_format.wrap - 18
+    ):  # fits even with the longest prefix and wide characters
         return 1
     return max(1, ceil(cells(line, line_format) / line_format.wrap))
 
 
 def cells(line: Line, line_format: LineFormat) -> int:
-    """How wide a line is."""
-    label = plain(line.text)
-    return len(line_format.prefix(line)) + (len(label) if label.isascii() else cell_len(label))
-
-
-Describe = Callable[[int], str]
-"""What stands in the separator before a run."""
+    """Return the width of a line with its prefix."""
+    content = plain(line.text)
+    return len(line_format.prefix(line)) + (
+        len(content) if content.isascii() else cell_len(content)
+    )
 
 
 def separator(runs: Sequence[Run], number: int) -> str:
-    """`run 3 of 5, since 2026-11-21 12:30:00 · run 2 ended: …`; of an unknown run only its number."""
+    """Return the heading of a run, such as `run 3 of 5, since 2026-11-21 12:30:00 · run 2 ended: …`.
+
+    For an unknown run it contains only the number.
+    """
     by_number = {run.number: run for run in runs}
     run = by_number.get(number)
     if run is None:
         return text("logs.run", run=number)
     since = local(run.start_time if run.start_time.seconds else run.create_time)
     heading = text("logs.run.of", run=number, count=len(runs), since=since)
-    before = by_number.get(number - 1)
-    if before is None or not before.reason:
+    previous = by_number.get(number - 1)
+    if previous is None or not previous.reason:
         return heading
-    return text("logs.run.after", told=heading, before=before.number, reason=before.reason)
+    return text("logs.run.after", told=heading, before=previous.number, reason=previous.reason)

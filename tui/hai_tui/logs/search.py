@@ -1,4 +1,4 @@
-"""Finding text in lines: a regular expression, or the words themselves where they are none."""
+"""Search in log lines, by a regular expression or by literal text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ Test = Callable[[Line], bool]
 
 
 def compile_query(query: str) -> SafeRegex | None:
-    """What a person typed; capitals count only where some are typed. None for nothing."""
+    """Return a pattern for what the user typed; None if it is empty.
+
+    Text that is not a valid regular expression is searched literally. Case matters only if the query has capitals.
+    """
     if not query:
         return None
     flags = re.IGNORECASE if query == query.lower() else 0
@@ -23,12 +26,12 @@ def compile_query(query: str) -> SafeRegex | None:
         return SafeRegex(re.escape(query), flags)
 
 
-def matches(search_pattern: SafeRegex) -> Test:
-    """True for lines in which it occurs, as they are seen."""
-    return lambda line: search_pattern.search(plain(line.text)) is not None
+def matches(pattern: SafeRegex) -> Test:
+    """Return a test for lines whose visible text contains the pattern."""
+    return lambda line: pattern.search(plain(line.text)) is not None
 
 
 def next_hit(lines: Sequence[Line], start: int, test: Test, *, back: bool = False) -> int | None:
-    """The place of the nearest line that passes, from `start` (included) on."""
+    """Return the index of the nearest line that passes the test, starting with `start`."""
     indices = range(start, -1, -1) if back else range(max(0, start), len(lines))
     return next((i for i in indices if test(lines[i])), None)

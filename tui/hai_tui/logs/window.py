@@ -1,7 +1,7 @@
 """The part of a log that is in memory: lines between two cursors, limited in bytes, growing at either end.
 
-Lines that the window drops at one end can be read again by the cursor there. The current state of a progress bar is
-no line of the log: the next line of its rank replaces it.
+Lines that the window drops at one end can be read again from the cursor there. A progress bar (`redraw`) is replaced
+by the next line of its rank.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-MOST_BYTES = 4 * 1024 * 1024
+MAX_BYTES = 4 * 1024 * 1024
 _PART_BYTES = 64 * 1024
-_LINE_BYTES = 120  # what a line costs beside its text
+_LINE_BYTES = 120  # memory of a line without its text
 
 
 class Line(NamedTuple):
-    """One line as the server tells it."""
+    """A line of the log."""
 
     run: int
     rank: int
@@ -38,16 +38,16 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a step did to the lines of the window, counted; `replaced` are places of lines that look otherwise now."""
+    """What a step did to the lines of the window, as counts. `replaced` has the indexes of lines that have changed."""
 
-    before: int = 0  # lines that came before the first one
-    after: int = 0
-    dropped_before: int = 0  # lines that left at the beginning
+    before: int = 0  # lines added at the beginning
+    after: int = 0  # lines added at the end
+    dropped_before: int = 0  # lines dropped at the beginning
     dropped_after: int = 0
     replaced: tuple[int, ...] = ()
 
     def __add__(self, later: Change) -> Change:
-        """Both, one after the other; places are those of the end."""
+        """Return both changes as one. Indexes are those after the later change."""
         moved = later.before - later.dropped_before
         return Change(
             self.before + later.before,
@@ -59,12 +59,12 @@ class Change:
 
 
 class Window:
-    """Lines of a log between `begin` and `end`."""
+    """The lines of a log between the cursors `begin` and `end`."""
 
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
-        self.most_bytes = most_bytes
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self.max_bytes = max_bytes
         self._parts: deque[_Part] = deque()
-        self._bars: dict[tuple[int, int], tuple[_Part, int]] = {}
+        self._progress_bars: dict[tuple[int, int], tuple[_Part, int]] = {}
         self.bytes = 0
 
     def __len__(self) -> int:
@@ -74,18 +74,18 @@ class Window:
         return (line for part in self._parts for line in part.lines)
 
     def since(self, position: int) -> list[Line]:
-        """The lines from that place on; costs as much as there are of them."""
-        left, parts = len(self) - position, []
+        """Return the lines from that index on. The cost depends only on their number."""
+        remaining, parts = len(self) - position, []
         for part in reversed(self._parts):
-            if left <= 0:
+            if remaining <= 0:
                 break
-            parts.append(part.lines[-left:])
-            left -= len(part.lines)
+            parts.append(part.lines[-remaining:])
+            remaining -= len(part.lines)
         return [line for lines in reversed(parts) for line in lines]
 
     @property
     def begin(self) -> str:
-        """The cursor before the first line; empty: nothing is before it."""
+        """The cursor before the first line; empty if it is the first line of the log."""
         return self._parts[0].begin if self._parts else ""
 
     @property
@@ -95,17 +95,16 @@ class Window:
 
     @property
     def full(self) -> bool:
-        """True when the next lines push out others."""
-        return self.bytes >= self.most_bytes
+        """True if the window must drop lines to take more."""
+        return self.bytes >= self.max_bytes
 
     def clear(self) -> None:
-        """Hold nothing."""
         self._parts.clear()
-        self._bars.clear()
+        self._progress_bars.clear()
         self.bytes = 0
 
     def append(self, lines: Iterable[Line], end: str, begin: str | None = None) -> Change:
-        """Lines after the last one; what is too much leaves at the beginning."""
+        """Add lines at the end. Excess lines are dropped at the beginning."""
         if not self._parts or self._parts[-1].bytes > _PART_BYTES:
             self._parts.append(_Part(self.end if begin is None else begin, end))
         part = self._parts[-1]
@@ -114,11 +113,11 @@ class Window:
         replaced = [position for line in lines if (position := self._add(part, line)) is not None]
         after = len(part.lines) - old
         dropped = self._shrink(first=True)
-        still_there = tuple(i - dropped for i in replaced if dropped <= i < first + old)
-        return Change(after=after, dropped_before=dropped, replaced=still_there)
+        remaining = tuple(i - dropped for i in replaced if dropped <= i < first + old)
+        return Change(after=after, dropped_before=dropped, replaced=remaining)
 
     def prepend(self, lines: Sequence[Line], begin: str) -> Change:
-        """Lines before the first one; what is too much leaves at the end."""
+        """Add lines at the beginning. Excess lines are dropped at the end."""
         part = _Part(begin, self.begin, list(lines))
         part.bytes = sum(map(_size, part.lines))
         self._parts.appendleft(part)
@@ -126,9 +125,9 @@ class Window:
         return Change(before=len(part.lines), dropped_after=self._shrink(first=False))
 
     def _add(self, part: _Part, line: Line) -> int | None:
-        """The place of the bar that the line has replaced; None when it stands at the end."""
+        """Add a line. Return the index of the progress bar that it replaced, or None."""
         key = (line.run, line.rank)
-        bar = self._bars.pop(key, None)
+        bar = self._progress_bars.pop(key, None)
         bar_part, index = bar or (part, len(part.lines))
         size = _size(line)
         if bar is None:
@@ -139,25 +138,27 @@ class Window:
         bar_part.bytes += size
         self.bytes += size
         if line.redraw:
-            self._bars[key] = (bar_part, index)
-        return None if bar is None else self._before(bar_part) + index
+            self._progress_bars[key] = (bar_part, index)
+        return None if bar is None else self._lines_before(bar_part) + index
 
-    def _before(self, search_pattern: _Part) -> int:
+    def _lines_before(self, part: _Part) -> int:
         count = 0
-        for part in self._parts:
-            if part is search_pattern:
+        for each in self._parts:
+            if each is part:
                 break
-            count += len(part.lines)
+            count += len(each.lines)
         return count
 
     def _shrink(self, *, first: bool) -> int:
-        """How many lines have left. One part always stays."""
+        """Drop parts until the limit holds; at least one stays. Return the number of dropped lines."""
         dropped = 0
-        while self.bytes > self.most_bytes and len(self._parts) > 1:
+        while self.bytes > self.max_bytes and len(self._parts) > 1:
             part = self._parts.popleft() if first else self._parts.pop()
             self.bytes -= part.bytes
             dropped += len(part.lines)
-            self._bars = {k: bar for k, bar in self._bars.items() if bar[0] is not part}
+            self._progress_bars = {
+                k: bar for k, bar in self._progress_bars.items() if bar[0] is not part
+            }
         return dropped
 
 

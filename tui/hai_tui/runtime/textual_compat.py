@@ -1,8 +1,8 @@
-"""Callbacks after a delay that also fire on a busy machine, and background work of a page.
+"""Timers that also fire on a busy machine, and background work of a page.
 
-Textual's `Timer._run` skips a single shot that is late. Two faults follow. A timer whose process was held up for as
-long as its delay never fires. A timer with a negative delay never ends: it loops without awaiting anything and freezes
-the app. Textual makes one itself, for a notification that expires while its toast is built.
+Textual's `Timer._run` skips a single shot that is late. Two faults follow. A timer never fires if its process was
+delayed for as long as the timer. A timer with a negative delay never ends: it loops without awaiting anything and
+freezes the app. Textual itself makes one for a notification that expires while its toast is built.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ def repair_timers() -> None:
 
 
 def is_closing(node: DOMNode) -> bool:
-    """True from when it is told to go: its parts go one by one, before it."""
+    """Return True once the node starts to close. Its children close one by one before it."""
     return node._closing or node._closed or node._pruning
 
 
 def later(node: DOMNode, seconds: float, callback: Callable[[], None]) -> None:
-    """Call it by the app, page or widget after so many seconds, unless that goes."""
+    """Call back after that many seconds, unless the app, page or widget is closing then."""
 
-    def now() -> None:
+    def call_unless_closing() -> None:
         if not is_closing(node):
             callback()
 
-    asyncio.get_running_loop().call_later(seconds, node.call_next, now)
+    asyncio.get_running_loop().call_later(seconds, node.call_next, call_unless_closing)
 
 
 def run_in_background(
     node: DOMNode, begin: Callable[[], Awaitable[None]], *, group: str, exclusive: bool = False
 ) -> None:
-    """Run it as a worker that ends with the page or widget. It may end, or be replaced, before it has begun."""
+    """Run a worker that ends with the page or widget. It may end, or be replaced, before it has started."""
     node.run_worker(begin, group=group, exclusive=exclusive)

@@ -1,1 +1,1 @@
-"""What lists say of tasks, and what can be done to them. Pure."""
+"""The task list's filter, and actions on tasks. Pure."""

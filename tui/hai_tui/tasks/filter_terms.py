@@ -1,4 +1,4 @@
-"""What one term of a filter line means: which tasks it holds for, and what the server is asked instead. Pure."""
+"""The terms of a filter line: which tasks match, and the filter that asks the server for them. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Keep = Callable[[list["TaskRow"], float], list["TaskRow"]]
 Holds = Callable[["TaskRow", float], bool]
 
 _SPAN = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")
-_STATES: Mapping[str, tuple[str, ...]] = {
+_STATUSES: Mapping[str, tuple[str, ...]] = {
     "waiting": ("WAITING_INIT",), "queued": ("WAITING_INIT", "SUSPENDED", "HELD"),
     "suspended": ("SUSPENDED", "HELD"), "held": ("HELD",),
     "running": ("RUNNING", "CREATED", "BUILDING", "SUSPENDING", "STOPPING", "TERMINATING"),
@@ -43,7 +43,7 @@ _SERVER_TERMS = {
     "succeeded": "outcome:succeeded", "failed": "outcome:failed", "stopped": "outcome:stopped",
     "canceled": "outcome:canceled", "cancelled": "outcome:canceled",
 }  # fmt: skip
-_NUMBERS: Mapping[str, Callable[[Task], float]] = {
+_NUMBER_VALUES: Mapping[str, Callable[[Task], float]] = {
     "nodes": lambda t: t.node_count,
     "runs": lambda t: t.run_count,
     "priority": lambda t: t.priority,
@@ -51,15 +51,15 @@ _NUMBERS: Mapping[str, Callable[[Task], float]] = {
     "place": lambda t: t.waiting.queue_place,
     "id": lambda t: t.id,
 }
-_EXACT: Mapping[str, Callable[[TaskRow], str]] = {
+_EXACT_VALUES: Mapping[str, Callable[[TaskRow], str]] = {
     "user": lambda f: f.user,
     "group": lambda f: f.task.group,
     "zone": lambda f: f.task.zone,
     "type": lambda f: f.task.task_type,
 }
-_PARTS: Mapping[str, Callable[[TaskRow], str]] = {
+_SUBSTRING_VALUES: Mapping[str, Callable[[TaskRow], str]] = {
     "name": lambda f: f.name,
-    "why": lambda f: _why(f.task).lower(),
+    "why": lambda f: _reason_text(f.task).lower(),
 }
 _SERVER_KEYS = ("user", "group", "type")
 _ALIASES = {
@@ -67,40 +67,40 @@ _ALIASES = {
 }  # fmt: skip
 KEYS = ("status", "user", "name", "tag", "group", "zone", "type", "why", "priority", "nodes", "runs",
         "failures", "place", "id", "after", "age", "used", "starred", "node")  # fmt: skip
-"""What may stand before the colon."""
+"""The keys of terms, which stand before a colon."""
 
-STATUS_KEYWORDS = tuple(_STATES)
-"""What may stand after `status:`."""
+STATUS_KEYWORDS = tuple(_STATUSES)
+"""The values of the key `status`."""
 
 
 class FilterError(Exception):
-    """A term that means nothing; the message says which, and what was perhaps meant."""
+    """An invalid term. The message says which, and suggests a similar one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One word of the line. It is asked of many tasks at once: to ask of each costs more than the answer."""
+    """One term of the line. It filters a list at once, because a call for each task would be slower."""
 
     keep: Keep
-    server: str = ""  # what the server is asked; it may answer with more
-    problem: Callable[[], str] = str  # why it finds nothing any more; empty: it does
+    server: str = ""  # the filter for the server, which may match more tasks
+    problem: Callable[[], str] = str  # why it has stopped matching; empty if it works
 
     def negated(self) -> Term:
-        """The same for all others; the server is asked nothing, as it might answer with less."""
+        """Return a term for all other tasks. It has no server filter, which would match too few."""
         return Term(self._others, problem=self.problem)
 
     def _others(self, tasks: list[TaskRow], now: float) -> list[TaskRow]:
-        kept_ids = {task.id for task in self.keep(tasks, now)}
-        return [task for task in tasks if task.id not in kept_ids]
+        matching_ids = {task.id for task in self.keep(tasks, now)}
+        return [task for task in tasks if task.id not in matching_ids]
 
 
-def _each(holds: Holds, server: str = "") -> Term:
-    """A term that is looked at task by task."""
+def _per_task(holds: Holds, server: str = "") -> Term:
+    """Return a term that checks one task at a time."""
     return Term(lambda tasks, now: [task for task in tasks if holds(task, now)], server)
 
 
-def term(term_text: str, me: str) -> Term:
-    """What a word means. Raises FilterError."""
+def make_term(term_text: str, me: str) -> Term:
+    """Parse one word of a filter line. Raise FilterError."""
     if len(term_text) > 1 and term_text[0] == term_text[-1] == "/":
         return _regex(term_text[1:-1])
     found = parse_term(term_text)
@@ -109,16 +109,16 @@ def term(term_text: str, me: str) -> Term:
         return Term(lambda tasks, now: [task for task in tasks if part in task.hay])
     key = _ALIASES.get(found.key, found.key)
     if key not in KEYS:
-        raise FilterError(text("filter.key", name=found.key, near=_unknown_message(key, KEYS)))
+        raise FilterError(text("filter.key", name=found.key, near=_suggestion(key, KEYS)))
     if not found.values:
         raise FilterError(text("filter.value", name=key))
-    return _keyed(key, found.operator, found.values, me)
+    return _make_keyed_term(key, found.operator, found.values, me)
 
 
-def _keyed(key: str, relation: str, values: Sequence[str], me: str) -> Term:
+def _make_keyed_term(key: str, relation: str, values: Sequence[str], me: str) -> Term:
     if key in ("age", "used"):
         return _span(key, relation, ",".join(values))
-    if key in _NUMBERS and (relation != ":" or key != "id"):
+    if key in _NUMBER_VALUES and (relation != ":" or key != "id"):
         return _number(key, relation, values)
     if relation not in (":", "="):
         raise FilterError(text("filter.compare", name=key, relation=relation))
@@ -142,11 +142,11 @@ def _keyed(key: str, relation: str, values: Sequence[str], me: str) -> Term:
 
 def _status(values: Sequence[str]) -> Term:
     keywords = [value.lower() for value in values]
-    if wrong := [term_text for term_text in keywords if term_text not in _STATES]:
+    if unknown := [keyword for keyword in keywords if keyword not in _STATUSES]:
         raise FilterError(
-            text("filter.status", value=wrong[0], near=_unknown_message(wrong[0], STATUS_KEYWORDS))
+            text("filter.status", value=unknown[0], near=_suggestion(unknown[0], STATUS_KEYWORDS))
         )
-    requested = frozenset(state for term_text in keywords for state in _STATES[term_text])
+    requested = frozenset(status for keyword in keywords for status in _STATUSES[keyword])
     server = _SERVER_TERMS[keywords[0]] if len(keywords) == 1 else ""
     return Term(lambda tasks, now: [task for task in tasks if task.status in requested], server)
 
@@ -155,29 +155,29 @@ def _starred(value: str) -> Term:
     if value.lower() not in ("true", "yes", "false", "no"):
         raise FilterError(text("filter.yes", value=value))
     requested = value.lower() in ("true", "yes")
-    return _each(
+    return _per_task(
         lambda task, now: task.task.starred is requested, f"starred:{str(requested).lower()}"
     )
 
 
 def _number(key: str, relation: str, values: Sequence[str]) -> Term:
-    value_of, requested = _NUMBERS[key], {_parsed(key, value) for value in values}
+    value_of, requested = _NUMBER_VALUES[key], {_parse_number(key, value) for value in values}
     if len(requested) > 1 and relation == ":":
-        return _each(lambda task, now: value_of(task.task) in requested)
-    number = _parsed(key, values[0])
+        return _per_task(lambda task, now: value_of(task.task) in requested)
+    number = _parse_number(key, values[0])
     compare = COMPARE["=" if relation == ":" else relation]
     sign = ":" if relation in (":", "=") else relation
     server = f"priority{sign}{number:g}" if key == "priority" else ""
-    return _each(lambda task, now: compare(value_of(task.task), number), server)
+    return _per_task(lambda task, now: compare(value_of(task.task), number), server)
 
 
-def _parsed(key: str, value: str) -> float:
+def _parse_number(key: str, value: str) -> float:
     levels = {name.lower(): number for name, number in PRIORITIES.items()}
     if key == "priority" and value.lower() in levels:
         return levels[value.lower()]
     if not re.fullmatch(r"-?\d{1,18}", value):
-        matches = _unknown_message(value.lower(), tuple(levels)) if key == "priority" else ""
-        raise FilterError(text("filter.number", name=key, value=value) + matches)
+        suggestion = _suggestion(value.lower(), tuple(levels)) if key == "priority" else ""
+        raise FilterError(text("filter.number", name=key, value=value) + suggestion)
     return int(value)
 
 
@@ -185,53 +185,56 @@ def _span(key: str, relation: str, value_text: str) -> Term:
     found = _SPAN.fullmatch(value_text)
     if not found or not any(found.groups()):
         raise FilterError(text("filter.span", value=value_text))
-    days, hours, minutes, left = (int(part or 0) for part in found.groups())
-    seconds = days * 86400 + hours * 3600 + minutes * 60 + left
+    days, hours, minutes, rest = (int(part or 0) for part in found.groups())
+    seconds = days * 86400 + hours * 3600 + minutes * 60 + rest
     compare = COMPARE["<=" if relation in (":", "=") else relation]
     if key == "used":
-        return _each(lambda task, now: compare(held_seconds(task.task, now), seconds))
+        return _per_task(lambda task, now: compare(held_seconds(task.task, now), seconds))
     younger = compare in (operator.lt, operator.le)
     server = f"age{'<' if relation in (':', '=', '<=') else relation[0]}{seconds + 60}s"
-    return _each(lambda task, now: compare(now - task.created, seconds), server if younger else "")
+    return _per_task(
+        lambda task, now: compare(now - task.created, seconds), server if younger else ""
+    )
 
 
 def _exact(key: str, values: Sequence[str], me: str) -> Term:
     names = [me if key == "user" and value == "me" and me else value for value in values]
-    value_of, among = _EXACT[key], _among(names)
-    plain = key in _SERVER_KEYS and not _starry(names)
-    server = _listed(key, names) if plain else ""
-    return _each(lambda task, now: among(value_of(task)), server)
+    value_of, is_match = _EXACT_VALUES[key], _make_matcher(names)
+    plain = key in _SERVER_KEYS and not _has_wildcard(names)
+    server = _server_term(key, names) if plain else ""
+    return _per_task(lambda task, now: is_match(value_of(task)), server)
 
 
 def _part(key: str, values: Sequence[str]) -> Term:
-    value_of, parts = _PARTS[key], [value.lower() for value in values]
-    if _starry(parts):
-        among = _among(part if "*" in part else f"*{part}*" for part in parts)
-        return _each(lambda task, now: among(value_of(task)))
-    return _each(lambda task, now: any(part in value_of(task) for part in parts))
+    value_of, parts = _SUBSTRING_VALUES[key], [value.lower() for value in values]
+    if _has_wildcard(parts):
+        is_match = _make_matcher(part if "*" in part else f"*{part}*" for part in parts)
+        return _per_task(lambda task, now: is_match(value_of(task)))
+    return _per_task(lambda task, now: any(part in value_of(task) for part in parts))
 
 
 def _tags(values: Sequence[str]) -> Term:
-    among = _among(values)
-    server = "" if _starry(values) else _listed("tag", values)
-    return _each(lambda task, now: any(map(among, task.tags)), server)
+
+    is_match = _make_matcher(values)
+    server = "" if _has_wildcard(values) else _server_term("tag", values)
+    return _per_task(lambda task, now: any(map(is_match, task.tags)), server)
 
 
 def _on_nodes(values: Sequence[str]) -> Term:
-    among = _among(values)
-    return _each(lambda task, now: any(among(rank.node) for rank in task.task.run.ranks))
+    is_match = _make_matcher(values)
+    return _per_task(lambda task, now: any(is_match(rank.node) for rank in task.task.run.ranks))
 
 
 def _ids(values: Sequence[str]) -> Term:
-    requested = {int(_parsed("id", value)) for value in values}
+    requested = {int(_parse_number("id", value)) for value in values}
     server = f"id:{','.join(map(str, sorted(requested)))}"
-    return _each(lambda task, now: task.id in requested, server)
+    return _per_task(lambda task, now: task.id in requested, server)
 
 
 def _after(values: Sequence[str]) -> Term:
-    requested = {int(_parsed("after", value)) for value in values}
+    requested = {int(_parse_number("after", value)) for value in values}
     server = f"after:{','.join(map(str, sorted(requested)))}"
-    return _each(lambda task, now: not requested.isdisjoint(task.task.awaited), server)
+    return _per_task(lambda task, now: not requested.isdisjoint(task.task.awaited), server)
 
 
 def _regex(pattern: str) -> Term:
@@ -245,29 +248,29 @@ def _regex(pattern: str) -> Term:
     )
 
 
-def _listed(key: str, values: Iterable[str]) -> str:
+def _server_term(key: str, values: Iterable[str]) -> str:
     return f"{key}:{','.join(map(quote, values))}"
 
 
-def _starry(values: Iterable[str]) -> bool:
+def _has_wildcard(values: Iterable[str]) -> bool:
     return any("*" in value for value in values)
 
 
-def _among(values: Iterable[str]) -> Callable[[str], bool]:
-    """Whether a text is one of these; * stands for anything."""
+def _make_matcher(values: Iterable[str]) -> Callable[[str], bool]:
+    """Return a predicate that is True for these texts; * matches anything."""
     requested = set(values)
-    if not _starry(requested):
+    if not _has_wildcard(requested):
         return requested.__contains__
     patterns = [re.compile(translate(value)).match for value in requested]
-    return lambda message: any(match(message) for match in patterns)
+    return lambda value: any(match(value) for match in patterns)
 
 
-def _why(task: Task) -> str:
-    waits, silent = task.waiting, "agent silent" if any(map(is_silent, task.run.ranks)) else ""
-    return f"{waits.reason} {waits.message} {task.reason} {task.run.reason} {silent}"
+def _reason_text(task: Task) -> str:
+    waiting, silent = task.waiting, "agent silent" if any(map(is_silent, task.run.ranks)) else ""
+    return f"{waiting.reason} {waiting.message} {task.reason} {task.run.reason} {silent}"
 
 
-def _unknown_message(term_text: str, candidates: tuple[str, ...]) -> str:
+def _suggestion(term_text: str, candidates: tuple[str, ...]) -> str:
     matches = get_close_matches(term_text, candidates, n=1, cutoff=0.5)
     if matches:
         return text("filter.near", word=matches[0])

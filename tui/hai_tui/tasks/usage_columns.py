@@ -1,6 +1,6 @@
-"""What tasks use just now, told by what is measured on their nodes: optional columns of the list of tasks.
+"""Optional columns node_usages the task list: the current use node_usages the nodes that a task has for itself.
 
-On a node that several tasks share nobody can say whose the numbers are, so nothing is said.
+If several tasks share a node, its usage belongs to none node_usages them, so their columns stay empty.
 """
 
 from __future__ import annotations
@@ -20,33 +20,37 @@ _NONE = "-"
 
 
 class TaskUsage:
-    """The newest answer of the server, and which nodes one task has for itself."""
+    """The newest usage node_usages all nodes, and the number node_usages tasks on each."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, NodeUsage] = {}
-        self._tenants: Counter[str] = Counter()
+        self._tenant_counts: Counter[str] = Counter()
 
-    def take(self, nodes: Iterable[NodeUsage], tasks: Iterable[Task]) -> None:
-        """What is used on nodes, and all tasks that are known."""
+    def update(self, nodes: Iterable[NodeUsage], tasks: Iterable[Task]) -> None:
+        """Replace the usage of nodes and the list of tasks."""
         self._nodes = {use.node: use for use in nodes}
-        self._tenants = Counter(node for task in tasks for node in _nodes_of(task))
+        self._tenant_counts = Counter(node for task in tasks for node in _nodes_of(task))
 
-    def of(self, task: Task) -> list[NodeUsage]:
-        """Of each node that was measured; none where another task is on one of them."""
+    def node_usages(self, task: Task) -> list[NodeUsage]:
+        """Return the usage of each measured node of a task; empty if it shares one of its nodes."""
         nodes = _nodes_of(task)
-        if any(self._tenants[node] > 1 for node in nodes):
+        if any(self._tenant_counts[node] > 1 for node in nodes):
             return []
         return [self._nodes[node] for node in nodes if node in self._nodes]
 
     def cells(self) -> dict[str, Callable[[Task, float], str]]:
-        """By the key of their column."""
+        """Return a function for each column, which returns the text of a cell."""
         return {
-            "gpu_use": lambda task, now: _gpus(self.of(task)),
+            "gpu_use": lambda task, now: _gpus(self.node_usages(task)),
             "gpu_memory": lambda task, now: _bytes(
-                use.gpu_memory_bytes for use in self.of(task) if use.HasField("gpu_utilisation")
+                use.gpu_memory_bytes
+                for use in self.node_usages(task)
+                if use.HasField("gpu_utilisation")
             ),
-            "cpu_use": lambda task, now: _cpus(self.of(task)),
-            "memory_use": lambda task, now: _bytes(use.memory_bytes for use in self.of(task)),
+            "cpu_use": lambda task, now: _cpus(self.node_usages(task)),
+            "memory_use": lambda task, now: _bytes(
+                use.memory_bytes for use in self.node_usages(task)
+            ),
         }
 
 

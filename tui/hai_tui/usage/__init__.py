@@ -1,1 +1,1 @@
-"""Series of use as charts and lines of text. Pure."""
+"""Series of usage as charts and text. Pure."""

@@ -1,4 +1,4 @@
-"""Series of use as charts of dots, a heading each: pure functions from answers to text."""
+"""Draws series of usage as charts of dots, each with a heading. Pure."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _CLUSTER_TONES = {"nodes": "busy", "gpus": "held", "gpu": "good", "waiting": "wa
 
 
 def of_task(answers: Sequence[ListTaskUsageResponse], width: int, tones: Tones) -> Text:
-    """All quantities: of all ranks together where an answer has that, then rank by rank."""
+    """Return charts of all quantities: for all ranks together if the server sent their sum, then for each rank."""
     page, content = Text(), ""
     for answer in answers:
         series = rank_series(answer)
         if series and heading(answer) != content:
             content = heading(answer)
             page.append(f"{content}\n", "dim")
-        page.append_text(_of_ranks(series, width, tones))
+        page.append_text(_rank_charts(series, width, tones))
     return page if page else Text(text("none.usage"), "dim")
 
 
-def _of_ranks(series: Sequence[RankSeries], width: int, tones: Tones) -> Text:
+def _rank_charts(series: Sequence[RankSeries], width: int, tones: Tones) -> Text:
     page, current = Text(), (-1, -1)
     for one in series:
         if (one.rank, one.run) != current:
@@ -48,15 +48,15 @@ def _of_ranks(series: Sequence[RankSeries], width: int, tones: Tones) -> Text:
 
 
 def of_cluster(answer: ListClusterUsageResponse, width: int, tones: Tones) -> Text:
-    """Nodes, GPUs and the queue."""
+    """Return charts of nodes, GPUs and the queue."""
     if not answer.points:
         return Text(text("none.usage"), "dim")
     page = Text(heading(answer) + "\n", "dim")
     for one in cluster_series(answer):
         facts = (mean(one.values), most(one.values), _last(one.values))
         content = _numbers(f"usage.{'gpu.of' if one.key == 'gpu' else one.key}", facts, one.unit)
-        of = text("usage.of", count=number(_last(one.of), one.unit)) if one.of else ""
-        page.append("\n").append(f"{content}{of}\n", "bold")
+        total = text("usage.of", count=number(_last(one.total), one.unit)) if one.total else ""
+        page.append("\n").append(f"{content}{total}\n", "bold")
         page.append_text(_chart(one.values, one.top, width, tones[_CLUSTER_TONES[one.key]]))
     return page
 
@@ -68,15 +68,15 @@ def _numbers(key: str, facts: Sequence[float | None], unit: str) -> str:
 
 def _chart(values: Series, top: float, width: int, style: Style) -> Text:
     chart = Text()
-    for line in area(_stretched(values, 2 * width), width, _HEIGHT, top):
+    for line in area(_stretch(values, 2 * width), width, _HEIGHT, top):
         chart.append(line + "\n", style)
     return chart
 
 
-def _stretched(values: Series, columns: int) -> list[float]:
-    """A value for each column: a short series is drawn wide, not into a corner."""
+def _stretch(values: Series, columns: int) -> list[float]:
+    """Return a value for each column, so that a short series fills the width."""
     count = max(columns, len(values)) if values else 0
-    return [values[at * len(values) // count] or 0.0 for at in range(count)]
+    return [values[i * len(values) // count] or 0.0 for i in range(count)]
 
 
 def _last(values: Series) -> float | None:

@@ -1,4 +1,4 @@
-"""What usage services answer, as series that can be drawn: one quantity of one rank, or of the cluster."""
+"""Converts answers of the usage service to series, one for each quantity of a rank or of the cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """One kind of number. `unit` is count, bytes or share."""
+    """A measured quantity. `unit` is count, bytes or share."""
 
     key: str
     unit: str
@@ -30,7 +30,7 @@ class Quantity:
 
 @dataclass(frozen=True, slots=True)
 class RankSeries:
-    """What a rank did in a run; of all together the run is 0. `values` are means of steps, a chart ends at `top`."""
+    """One quantity of a rank in a run; run 0 means all ranks together. `values` are means; a chart ends at `top`."""
 
     rank: int
     run: int
@@ -43,16 +43,16 @@ class RankSeries:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSeries:
-    """`of` is how many there are; None: there is no such number."""
+    """One quantity of the cluster. `total` is the available amount; None if there is no such number."""
 
     key: str
     unit: str
     values: Series
-    of: Series | None
+    total: Series | None
     top: float
 
 
-def _gpu(point: UsagePoint) -> bool:
+def _has_gpu(point: UsagePoint) -> bool:
     return point.HasField("gpu_utilisation")
 
 
@@ -62,30 +62,31 @@ QUANTITIES = (
     Quantity(
         "gpu",
         "share",
-        lambda p: p.gpu_utilisation if _gpu(p) else None,
-        lambda p: p.gpu_utilisation_max if _gpu(p) else None,
+        lambda p: p.gpu_utilisation if _has_gpu(p) else None,
+        lambda p: p.gpu_utilisation_max if _has_gpu(p) else None,
     ),
     Quantity(
         "gpu-memory",
         "bytes",
-        lambda p: p.gpu_memory_bytes if _gpu(p) else None,
-        lambda p: p.gpu_memory_bytes_max if _gpu(p) else None,
+        lambda p: p.gpu_memory_bytes if _has_gpu(p) else None,
+        lambda p: p.gpu_memory_bytes_max if _has_gpu(p) else None,
     ),
 )
 
 
 def rank_series(answer: ListTaskUsageResponse) -> list[RankSeries]:
-    """Every quantity that was measured: of all ranks together, then by rank and run."""
+    """Return every measured quantity: for all ranks together, then by rank and run."""
     together = RankUsage(points=answer.sum)
     return [
         series
         for usage in (together, *answer.ranks)
         for quantity in QUANTITIES
-        if (series := _of_rank(answer, usage.rank, usage.run, usage.points, quantity)) is not None
+        if (series := _make_rank_series(answer, usage.rank, usage.run, usage.points, quantity))
+        is not None
     ]
 
 
-def _of_rank(
+def _make_rank_series(
     answer: ListTaskUsageResponse,
     rank: int,
     run: int,
@@ -106,7 +107,7 @@ def _of_rank(
 
 
 def cluster_series(answer: ListClusterUsageResponse) -> Iterator[ClusterSeries]:
-    """Nodes, GPUs when there are any, what they do, and the queue."""
+    """Yield busy nodes, booked GPUs and their utilisation if there are any, and waiting tasks."""
 
     def series(value: Callable[[ClusterPoint], float | None]) -> Series:
         times = ((p.time.seconds, value(p)) for p in answer.points)

@@ -86,7 +86,7 @@ class TaskListPage(TaskActionsPage):
 
     def _take_use(self, answer: ListNodeUsageResponse) -> None:
         model = self.hai.session.tasks
-        self._use.take(answer.nodes, model.tasks.values() if model else ())
+        self._use.update(answer.nodes, model.tasks.values() if model else ())
         self.table.redraw()
 
     def _flash(self, ids: set[int]) -> None:
