@@ -104,7 +104,7 @@ def test_lists_and_life(hai: Any, fake: FakeClient) -> None:
     assert hai("container", "open", "lab").out == "http://t4.localhost:8080/.hai/login?key=once\n"
     assert "STOPPED" in hai("container", "stop", "lab", "--service", "jupyter").out
     assert "READY" in hai("container", "restart", "lab").out
-    assert "put away" in hai("container", "stop", "lab").err
+    assert "is stopped" in hai("container", "stop", "lab").err
     assert fake.world.tasks[4].held
     assert "starts when it is its turn" in hai("container", "start", "lab").err
     assert hai("container", "delete", "lab").code == 2  # nobody could be asked

@@ -114,7 +114,7 @@ _HUGE = "9" * 23
         (f"logs 1 --since {'9' * 400}d", 2, "too long"),
         ("logs 1 -r 0-99999999999", 2, "'0-99999999999' is more than 10000 ranks"),
         ("usage 1 -r 0-9999,10000", 2, "more than 10000 ranks"),
-        (f"usage 1 -r {_HUGE}", 2, "is no rank"),
+        (f"usage 1 -r {_HUGE}", 2, "is not a rank"),
         ("logs 1 -r 2-1", 2, "'2-1' ends before it begins; write 1-2"),
     ],
 )
@@ -174,4 +174,4 @@ def test_a_directory_that_was_removed_is_said_to_be_so(hai, tmp_path, monkeypatc
     (tmp_path / "gone").rmdir()
     done = hai("exec", "ls", "--", "-n", "1")
     assert done.code == 1
-    assert done.err == "hai: the directory where you stand was removed\n  hint: cd elsewhere\n"
+    assert done.err == "hai: the current directory was removed\n  hint: cd to another directory\n"

@@ -91,4 +91,4 @@ def test_a_full_disk_is_told_with_what_helps(
     monkeypatch.setattr("hai_tui.cli.commands.tasks.list.show", full)
     told = hai("list").err
     assert "hai: cannot write: No space left on device\n" in told
-    assert "hint: the disk, or your part of it, is full" in told
+    assert "hint: the disk or your quota is full" in told

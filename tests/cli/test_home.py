@@ -94,14 +94,14 @@ def test_up_again_and_down(home: Path) -> None:
 
     again = hai("up", "--home", str(home), "--gpus", "8")
     assert (again.returncode, find_server(home)) == (0, found)
-    assert "running already" in again.stderr
+    assert "already running" in again.stderr
     assert "for --gpus 8: `hai down`, then `hai up` again" in again.stderr
 
-    assert "speaks to it now" not in again.stderr  # it did already
+    assert "now points to it" not in again.stderr  # it did already
 
     profiles.delete("local")
     again = hai("up", "--home", str(home))
-    assert "profile 'local' speaks to it now" in again.stderr
+    assert "profile 'local' now points to it" in again.stderr
     assert (profiles.load("local"), profiles.current()) == (stored, "local")
 
     down = hai("down", "--home", str(home))

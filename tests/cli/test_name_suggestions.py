@@ -9,7 +9,7 @@ import pytest
 from hai.client.errors import Denied
 from hai.v1.user_pb2 import User
 
-_ELSE = "is it written so? `hai user list` shows those that there are"
+_ELSE = "check the spelling; `hai user list` lists all users"
 
 
 @pytest.fixture

@@ -142,7 +142,7 @@ def test_ctrl_c_at_a_question_ends_it_at_once(line: str) -> None:
 
 def test_who_waits_for_a_task_is_told_before_it_is_stopped() -> None:
     with asked("stop a") as (hai, terminal, told):
-        assert b"waiting for the end of it: 3 c (alice)\r\nstop 1 a (alice)? [y/N]" in told
+        assert b"tasks that wait for it to end: 3 c (alice)\r\nstop 1 a (alice)? [y/N]" in told
         terminal.write(b"n\n")
         assert hai.wait(10) == 1
 

@@ -55,7 +55,7 @@ def test_an_effect_in_lines() -> None:
         "would start (2): 1 t1 (ada), 2 t2 (ada)",
         "would be suspended (200): 3 t3 (ada), …",
         "would no longer be suspended (1): 4 t4 (ada)",
-        "5 of 9 waiting tasks would change place",
+        "5 of 9 waiting tasks would change position",
     ]
 
 

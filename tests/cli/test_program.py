@@ -204,7 +204,7 @@ def test_options_in_a_script_are_not_passed_over_in_silence(hai, place) -> None:
     (place / "job.slurm").write_text("#!/bin/bash\n#PBS -l nodes=2\nhostname\n")
     done = hai("bash", "job.slurm", "--", "-n", "2")
     assert done.code == 0
-    assert "lines of #PBS in job.slurm are not read: say the same after --" in done.err
+    assert "#PBS lines in job.slurm are not read; give the options after --" in done.err
     assert "are not read" not in hai("bash", "run.sh", "--").err
 
 

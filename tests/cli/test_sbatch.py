@@ -88,7 +88,7 @@ def test_a_distributed_training(place: Path, hai, fake) -> None:
     }
     told = [line.removeprefix("ddp.sh: ") for line in done.err.splitlines()]
     assert told[0].startswith(
-        "read in ddp.sh, as if behind --: --name ddp-resnet -n 2 --options time_limit=129600"
+        "read from ddp.sh, as if given after --: --name ddp-resnet -n 2 --options time_limit=129600"
     )
     assert [line.split("; ")[0] for line in told if "is ignored" in line] == [
         "--account=proj42 is ignored",

@@ -236,7 +236,7 @@ def test_a_sweep_that_is_refused_midway_says_what_is_there(hai, fake) -> None:
     done = hai("run", "fit.yaml", "--array", "1-5")
     part, until, why = done.err.splitlines()[:3]
     assert (done.code, list(submitted(fake))) == (1, ["fit-3", "fit-1", "fit-2"])
-    assert part.startswith("2 of them are there: hai list --tag fit-")
+    assert part.startswith("2 tasks were created: hai list --tag fit-")
     assert until == "stopped at task 3 of 5, fit-3:"
     assert why.startswith("hai: ")
     hai("stop", *hai("list", "-q", "--tag", part.split("--tag ")[1].split()[0]).out.split(), "3")

@@ -41,7 +41,7 @@ def test_the_task_names_the_revision_and_the_folder(hai, fake, workspace, monkey
     newest = max(fake.world.tasks.values(), key=lambda task: task.id)
     assert newest.spec.spec.workspace == "haiworkspace://demo@7/src"
     assert done.code == 0
-    assert f"what it writes: hai workspace download --task {newest.id}\n" in done.err
+    assert f"fetch its files: hai workspace download --task {newest.id}\n" in done.err
     assert asked == [workspace]
 
 

@@ -83,13 +83,13 @@ def test_matches(line: str, ids: set[int]) -> None:
         pytest.param("statsu:failed", "did you mean status?", id="key"),
         pytest.param("status:faild", "did you mean failed?", id="status"),
         pytest.param("age:<yesterday", "write 90s, 10m, 2h30m or 2d", id="span"),
-        pytest.param("nodes>many", "nodes wants a number, not 'many'", id="number"),
+        pytest.param("nodes>many", "nodes must be a number, not 'many'", id="number"),
         pytest.param("priority:hihg", "did you mean high?", id="level"),
         pytest.param("user>bob", "user can not be compared with >", id="comparison"),
-        pytest.param("user:", "user: wants a value", id="no value"),
+        pytest.param("user:", "user: a value is missing", id="no value"),
         pytest.param("/(/", "not a regular expression", id="regex"),
-        pytest.param("after:train", "after wants a number", id="after a name"),
-        pytest.param("starred:maybe", "starred wants true or false", id="yes or no"),
+        pytest.param("after:train", "after must be a number", id="after a name"),
+        pytest.param("starred:maybe", "starred must be true or false", id="yes or no"),
     ],
 )
 def test_what_means_nothing_is_told_with_the_nearest_word(line: str, told: str) -> None:

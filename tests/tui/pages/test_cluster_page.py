@@ -262,7 +262,7 @@ async def test_a_node_says_who_is_on_it_and_who_waits(server, drive, submit, cli
     ("page", "before", "after"),
     [
         pytest.param("node {}", "0 tasks wait in default", "1 task waits in default", id="a node"),
-        pytest.param("queue", "nothing waits", "1 in all", id="the queue"),
+        pytest.param("queue", "no task waits", "1 in all", id="the queue"),
     ],
 )
 async def test_a_page_asks_nothing_while_another_lies_over_it(

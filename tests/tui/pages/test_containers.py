@@ -24,7 +24,7 @@ async def test_a_container_is_made_put_away_and_ended_for_good(drive) -> None:
     ) as tui:
         await tui.shows("notebook-erin", "1 in all")
         await tui.press("a", *"lab-2", "tab", *"tiny", "ctrl+s")
-        await tui.shows("'tiny' is none of")
+        await tui.shows("'tiny' must be one of")
         await tui.press(*["backspace"] * 4, *"spot", "ctrl+s")
         await tui.shows("lab-2", "spot", "2 in all")
         (made,) = (await client.tasks.list(filter="name:lab-2")).tasks

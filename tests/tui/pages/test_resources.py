@@ -107,7 +107,7 @@ async def test_a_name_that_nobody_knows_is_questioned_beside_its_field(
         await tui.press(*typed, "ctrl+s")
         await tui.shows(told)
         said = next(str(line.render()) for line in tui.app.screen.query(".wrong"))
-        assert said.endswith("· send again if it is meant so")
+        assert said.endswith("· send again to confirm")
 
 
 async def test_what_is_questioned_is_sent_when_it_is_meant(server, drive, client, user) -> None:
@@ -128,7 +128,7 @@ async def test_what_is_wrong_stands_beside_its_field(server, drive) -> None:
         await tui.press(
             *"nobody", "down", "down", "down", "ctrl+u", *"URGENT", "down", *"x", "ctrl+s"
         )
-        await tui.shows("✗ 'URGENT' is not a priority", "✗ 'x' is no whole number")
+        await tui.shows("✗ 'URGENT' is not a priority", "✗ 'x' must be an integer")
         await tui.press("ctrl+u", *"HIGH", "down", "ctrl+u", *"3", "ctrl+s")
         await tui.shows("nobody")
         assert "add: a quota" in tui.screen()

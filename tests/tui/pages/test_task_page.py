@@ -164,7 +164,7 @@ async def test_keys_lead_along_a_chain_of_tasks(server, drive, client, submit, p
             await client.tasks.create(program(name, options=follows))
         await tui.shows("waited for by  2 train, 3 other")
         await tui.press("ctrl+d")
-        await tui.shows("For its end waits: 2 train, 3 other.")
+        await tui.shows("Tasks that depend on it: 2 train, 3 other.")
         await tui.press("escape", ">")
         await tui.shows("id:2,3")
         await tui.press("<")  # of the one under the cursor

@@ -44,7 +44,7 @@ COMMON = (
         "--output",
         type=click.Choice(FORMATS),
         callback=_store_in_settings("output"),
-        help="Format.",
+        help="Output format.",
     ),
     _option(
         "--json",
@@ -57,7 +57,7 @@ COMMON = (
         "--quiet",
         is_flag=True,
         callback=_store_in_settings("quiet"),
-        help="Only identifiers.",
+        help="Print only identifiers.",
     ),
     _option(
         "--no-color",
@@ -76,7 +76,7 @@ COMMON = (
         "--debug",
         is_flag=True,
         callback=_store_in_settings("debug"),
-        help="Show a trace of errors.",
+        help="Print tracebacks of errors.",
     ),
 )
 """The options of every command."""
@@ -86,13 +86,13 @@ TABLE = (
         "--no-headers",
         is_flag=True,
         callback=_store_in_settings("headers", lambda _: False),
-        help="Leave out the first line of tables.",
+        help="Print tables without headers.",
     ),
     _option(
         "--columns",
         metavar="A,B",
         callback=_store_in_settings("columns", _split_names),
-        help="Which columns.",
+        help="Columns to print.",
     ),
 )
 """The further options of commands that print a table."""

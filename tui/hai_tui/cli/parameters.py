@@ -68,7 +68,9 @@ user_option: Decorator = click.option(
     "--user", default="", shell_complete=complete_users, help="Default: yourself."
 )
 
-yes_option: Decorator = click.option("-y", "--yes", is_flag=True, help="Ask nothing.")
+yes_option: Decorator = click.option(
+    "-y", "--yes", is_flag=True, help="Do not ask for confirmation."
+)
 
 
 def parse_ranks(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, ...]:

@@ -1,1 +1,1 @@
-"""A made-up cluster in memory, always the same: for `hai tui --demo` and for pictures of the manual."""
+"""A made-up cluster in memory for `hai tui --demo`, for pictures of the manual, and for tests."""

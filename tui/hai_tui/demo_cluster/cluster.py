@@ -1,6 +1,6 @@
-"""A made-up cluster in memory, always the same: for `hai tui --demo`, for the manual's pictures, for tests.
+"""A made-up cluster in memory, always the same, for `hai tui --demo`, for pictures of the manual, and for tests.
 
-It is the client's own fake, so every page works on it; nothing leaves this machine.
+It is the fake server of the client, so every page works with it. Nothing leaves this machine.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ _QUOTAS = (
     ("bob", 20, 4),
     ("bob", 10, 2),
 )
-_BESIDE = {
+_SERVICES = {
     "bert-base-pretrain": [
         ServiceSpec(name="tensorboard", type="http", port=6006, startup_script="tensorboard …"),
         ServiceSpec(name="uploader", type="local", startup_script="python upload.py"),
     ]
 }
-"""Services of tasks."""
+"""The services of tasks."""
 TRACE = """loading shard 12 of 64
 step 1840  loss 2.213  lr 3.0e-04
 Traceback (most recent call last):
@@ -76,11 +76,10 @@ torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB
 """
 
 
-class _Explaining(Tasks):
-    """The fake server knows little of why tasks wait; this says what a real one says of task 9."""
+class _ExplainingTasks(Tasks):
+    """The fake server explains little; this class answers for task 9 as a real server does."""
 
     async def explain(self, id: int) -> ExplainTaskResponse:
-        """The canned answer, with what the fake has."""
         answer = await super().explain(id)
         if not answer.waiting.reason:
             return answer
@@ -111,7 +110,9 @@ _FLIPS = (
 
 
 def training(name: str, nodes: int, priority: int, tags: str = "") -> TaskSpec:
-    """What people of this cluster submit; `tags` with commas between them. Notebooks are dev containers."""
+    """Return a task as the users of this cluster submit it. `tags` are separated by commas. Notebooks are dev
+    containers.
+    """
     notebook = name.startswith("notebook")
     return TaskSpec(
         version=2,
@@ -123,31 +124,31 @@ def training(name: str, nodes: int, priority: int, tags: str = "") -> TaskSpec:
             tags=[tag for tag in tags.split(",") if tag], py_venv=RUNS_IN.get(name, "")
         ),
         task_type="jupyter" if notebook else "",
-        services=[ServiceSpec(name="jupyter")] if notebook else _BESIDE.get(name, ()),
+        services=[ServiceSpec(name="jupyter")] if notebook else _SERVICES.get(name, ()),
     )
 
 
 def loss_line(step: int, rank: int) -> str:
-    """What their programs print."""
+    """Return a line as the programs of these tasks print it."""
     loss = 6.9 / (1 + step / 9) + rank / 100
     return f"step {step * 10:4}  loss {loss:.3f}  lr 3.0e-04"
 
 
 class DemoClient(FakeClient):
-    """The fake client with a cluster in it."""
+    """A fake client with a cluster of its own."""
 
     def __init__(self) -> None:
         super().__init__(user="alice")
-        self.tasks = _Explaining(self._transport)
+        self.tasks = _ExplainingTasks(self._transport)
 
     def acting(self, user: str) -> DemoClient:
-        """From now on it is this user who calls."""
+        """Make this user the caller from now on."""
         self.world.user = user
         return self
 
 
 async def demo() -> DemoClient:
-    """A cluster of sixteen nodes in the middle of a day."""
+    """Return a client for a cluster of sixteen GPU nodes in the middle of a day."""
     client = DemoClient()
     client.world.now = 1_800_028_800.0
     for number in range(16):
@@ -160,11 +161,11 @@ async def demo() -> DemoClient:
         node.cpus, node.memory_bytes = (64, 512 << 30) if node.gpus else (128, 256 << 30)
     await client.nodes.cordon("gpu-15", "fan replaced")
     await client.nodes.label("gpu-08", {"fabric": "ib", "rack": "r3"})
-    await _people(client)
+    await _add_users(client)
     for name, user, nodes, priority, tags in _TASKS:
         await _submit(client, name, user, nodes, priority, tags)
         client.world.now += 240.0
-    await _live(client)
+    await _simulate_day(client)
     await furnish(client.acting, client.world.now)
     stock(client.acting("alice").world)
     measure(client)
@@ -173,10 +174,10 @@ async def demo() -> DemoClient:
     return client
 
 
-async def _people(client: DemoClient) -> None:
+async def _add_users(client: DemoClient) -> None:
     for user in PEOPLE:
-        known = client.world.users[user.name] = copy(user)
-        known.create_time.CopyFrom(client.world.time())
+        stored = client.world.users[user.name] = copy(user)
+        stored.create_time.CopyFrom(client.world.time())
     for user_name, priority, nodes in _QUOTAS:
         quota = Quota(subject=user_name, group="train", priority=priority, nodes=nodes)
         await client.users.set_quota(quota)
@@ -189,8 +190,8 @@ async def _submit(
     client.acting("alice")
 
 
-async def _live(client: DemoClient) -> None:
-    """Let the day happen: starts, a success, a failure, suspensions, a queue."""
+async def _simulate_day(client: DemoClient) -> None:
+    """Let tasks start, succeed, fail, be suspended and wait."""
     nodes = [f"gpu-{number:02}" for number in range(16)]
     _start(client, 1, nodes[15:16])
     _start(client, 2, nodes[0:4])
@@ -206,13 +207,13 @@ async def _live(client: DemoClient) -> None:
     _start(client, 8, nodes[12:15])
     client.world.now += 0.6 * _HOUR
     client.finish(3, TASK_OUTCOME_STOPPED, "stopped by bob")
-    _leaving(client, 5)
+    _suspend_for(client, 5)
     await client.tasks.suspend(6, hold=True)
     await client.tasks.star(2)
     client.world.task(2).goodput.CopyFrom(_GOODPUT)
     client.world.task(2).goodput.checkpoint_time.CopyFrom(client.world.time())
-    _queue(client)
-    _print(client, 2)
+    _set_wait_reasons(client)
+    _print_log(client, 2)
     client.world.now += 90.0
 
 
@@ -237,14 +238,14 @@ def _fail(client: DemoClient, id: int) -> None:
     client.world.tasks[id].run.CopyFrom(ended)
 
 
-def _leaving(client: DemoClient, id: int) -> None:
+def _suspend_for(client: DemoClient, id: int) -> None:
     run = client.world.runs[id][-1]
     run.state = RUN_STATE_SUSPENDING
     run.reason = "task 9 has a higher priority"
     client.world.changed(client.world.task(id), "SuspendAsked", run.reason)
 
 
-def _queue(client: DemoClient) -> None:
+def _set_wait_reasons(client: DemoClient) -> None:
     sentence = {
         9: "Needs 8 nodes. Group train has 15 usable nodes; 2 are free, 4 are being released, "
         "tasks at HIGH or above hold 9.",
@@ -261,7 +262,7 @@ def _queue(client: DemoClient) -> None:
         client.world.changed(task, "TaskQueued")
 
 
-def _print(client: DemoClient, id: int) -> None:
+def _print_log(client: DemoClient, id: int) -> None:
     for step in range(1, 41):
         client.world.now += 0.5
         for rank in range(4):

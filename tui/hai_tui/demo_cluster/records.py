@@ -1,6 +1,6 @@
-"""What the people of the made-up cluster have beside their tasks: images, tokens, messages, rights, data …
+"""Records of the users of the demo cluster beside their tasks: images, tokens, messages, rights, data.
 
-Told through the client's own verbs, so that `hai tui --demo` and a real server in a test come to hold the same.
+They are created through the client, so that `hai tui --demo` and a real server in a test have the same records.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from hai.v1.user_pb2 import (
 )
 from hai.v1.webhook_service_pb2 import Webhook
 
-Ends = TypeVar("Ends", Grant, Message)
-As = Callable[[str], Client]
-"""The client of somebody."""
+Expiring = TypeVar("Expiring", Grant, Message)
+ClientFor = Callable[[str], Client]
+"""Returns the client of a user."""
 
 _DAY = 86_400.0
 _GIB = 1 << 30
@@ -64,17 +64,17 @@ class Venv:
     name: str
     packages: int
     size_bytes: int
-    parent: str = ""  # name[owner]
+    parent: str = ""  # as name[owner]
     visibility: str = "private"
     group: str = ""
     description: str = ""
     deprecated: str = ""
     python: str = "3.12.8"
-    broken: str = ""  # what the server says is wrong with it
+    broken: str = ""  # the server's error message
 
     @property
     def lock(self) -> str:
-        """The text of its lock."""
+        """The text of its lock file."""
         return f"# haienv lock 1\n# of {self.name}\n"
 
 
@@ -88,18 +88,18 @@ VENVS = (
          broken=f"its parent nightly[carol] is gone: layer {'5' * 24}"),
 )  # fmt: skip
 RUNS_IN = {"蛋白质折叠-第二阶段": "torch[dave]"}
-"""Tasks that run in one of them."""
+"""The environment of each task that uses one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A workspace of alice: how many files of how many bytes each it holds, in so many revisions."""
+    """A workspace of alice: number and size of its files, and number of its revisions."""
 
     name: str
     files: int
     bytes_each: int
     revisions: int
-    holder: str = ""  # who is just writing it
+    holder: str = ""  # who holds the lease for writing
 
 
 TREES = (
@@ -129,7 +129,7 @@ _REGISTRIES = (
     (Registry(prefix="registry.example.org/bio", username="robot-bio"), "s"),
     (Registry(prefix="mirror.example.org:5000", plain_http=True), None),
 )
-# Description, scope, days until it expires; the last one was revoked.
+# Description, scope, days until it expires (0 means never). The last one is revoked.
 _TOKENS = (
     ("laptop", TOKEN_SCOPE_ALL, 30),
     ("the job that submits every night", TOKEN_SCOPE_SUBMIT, 365),
@@ -141,7 +141,7 @@ _MESSAGES = (
     ("please clean up /lab, it is 93 % full", "lab", True, 7),
     ("the cluster rests on Sunday from 8 to 10: new disks", "", False, 3),
 )
-ALLOWED = "https://hooks.slack.com, https://example.org"  # where webhooks may be
+ALLOWED = "https://hooks.slack.com, https://example.org"  # allowed addresses of webhooks
 _WEBHOOKS = (
     Webhook(name="phone", url="https://hooks.slack.com/services/T0/B0/X", format="slack"),
     Webhook(name="sweeps", url="https://example.org/hook", news=["failed"], tag="sweep"),
@@ -206,7 +206,7 @@ _SHARES = (
     Share(user_group="vision", group="train", weight=1),
     Share(user_group="bio", group="cpu", guaranteed=1, weight=1, limit=2),
 )
-# Subject, is a group, right, days.
+# Subject, is a group, right, days until it expires (0 means never).
 _GRANTS = (
     ("bob", False, "ports:4", 0),
     ("carol", False, "manage_quotas", 14),
@@ -220,19 +220,19 @@ _PORTS = (("notebook-alice", "ssh"), ("bert-base-pretrain", "tensorboard"))
 _FIRST_PORT = 30_022
 
 
-async def furnish(who: As, now: float) -> None:
-    """Let everybody make what is theirs."""
-    await _for_tasks(who("alice"))
-    await _account(who, now)
+async def furnish(client_for: ClientFor, now: float) -> None:
+    """Create the records of all users."""
+    await _add_task_records(client_for("alice"))
+    await _add_account_records(client_for, now)
     for user, artifact in _ARTIFACTS:
-        await who(user).artifacts.create(artifact)
+        await client_for(user).artifacts.create(artifact)
     for user, dataset in _DATASETS:
-        await who(user).datasets.create(dataset)
+        await client_for(user).datasets.create(dataset)
     for share in _SHARES:
-        await who("alice").users.set_share(share)
+        await client_for("alice").users.set_share(share)
 
 
-async def _for_tasks(admin: Client) -> None:
+async def _add_task_records(admin: Client) -> None:
     for image in _IMAGES:
         await admin.images.set(image)
     for registry, password in _REGISTRIES:
@@ -241,30 +241,30 @@ async def _for_tasks(admin: Client) -> None:
         await admin.storage.create_rule(rule)
 
 
-async def _account(who: As, now: float) -> None:
-    alice = who("alice")
+async def _add_account_records(client_for: ClientFor, now: float) -> None:
+    alice = client_for("alice")
     for description, scope, days in _TOKENS:
         token = await alice.users.create_token(
-            description=description, scope=scope, expire_time=_after(now, days)
+            description=description, scope=scope, expire_time=_expiry_time(now, days)
         )
     await alice.users.revoke_token(token.id)
     for subject, is_group, right, days in _GRANTS:
         grant = Grant(subject=subject, subject_is_group=is_group, right=right)
-        await alice.users.grant(_ending(grant, now, days))
+        await alice.users.grant(_with_expiry(grant, now, days))
     for webhook in _WEBHOOKS:
         await alice.webhooks.set(webhook)
     for number, (task, service) in enumerate(_PORTS, start=_FIRST_PORT):
         await alice.ports.create(task, service, node_port=number)
     for text, subject, is_group, days in _MESSAGES:
         message = Message(text=text, subject=subject, subject_is_group=is_group)
-        await who("dave").messages.create(_ending(message, now, days))
+        await client_for("dave").messages.create(_with_expiry(message, now, days))
 
 
-def _after(now: float, days: int) -> datetime | None:
+def _expiry_time(now: float, days: int) -> datetime | None:
     return datetime.fromtimestamp(now + days * _DAY, UTC) if days else None
 
 
-def _ending(sentence: Ends, now: float, days: int) -> Ends:
+def _with_expiry(record: Expiring, now: float, days: int) -> Expiring:
     if days:
-        sentence.expire_time.FromSeconds(int(now + days * _DAY))
-    return sentence
+        record.expire_time.FromSeconds(int(now + days * _DAY))
+    return record

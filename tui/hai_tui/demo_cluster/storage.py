@@ -1,4 +1,4 @@
-"""What lies on the storage of the made-up cluster, which has none: the records of environments and workspaces."""
+"""Environments and workspaces of the demo cluster, which has no storage: only their records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OWNER = "alice"
 
 
 def stock(world: World) -> None:
-    """Put them there."""
+    """Add the records."""
     for venv in VENVS:
         world.environments[venv.owner, venv.name] = _environment(venv, world)
     for tree in TREES:
@@ -28,8 +28,8 @@ def stock(world: World) -> None:
 
 
 def _environment(venv: Venv, world: World) -> Environment:
-    """One whose files can not be read is known by its label alone."""
-    made = Environment(
+    """Return the record of an environment. The server cannot read the files of a broken one, so fields are empty."""
+    environment = Environment(
         name=venv.name,
         owner=venv.owner,
         path=f"{ROOT}/{venv.owner}/{venv.name}",
@@ -41,14 +41,14 @@ def _environment(venv: Venv, world: World) -> Environment:
         deprecated=venv.deprecated,
         create_time=world.time(),
         update_time=world.time(),
-        used_by=_users(venv, world),
+        used_by=_task_ids(venv, world),
     )
     if not venv.broken:
-        made.MergeFrom(_layer(venv))
-    return made
+        environment.MergeFrom(_layer_fields(venv))
+    return environment
 
 
-def _layer(venv: Venv) -> Environment:
+def _layer_fields(venv: Venv) -> Environment:
     lock = hashlib.sha256(venv.lock.encode()).hexdigest()
     return Environment(
         parent=venv.parent,
@@ -60,16 +60,16 @@ def _layer(venv: Venv) -> Environment:
     )
 
 
-def _users(venv: Venv, world: World) -> list[int]:
-    called = f"{venv.name}[{venv.owner}]"
+def _task_ids(venv: Venv, world: World) -> list[int]:
+    reference = f"{venv.name}[{venv.owner}]"
     tasks = [t for t in world.tasks.values() if t.state != TASK_STATE_FINISHED]
-    return [t.id for t in tasks if t.spec.options.py_venv == called]
+    return [t.id for t in tasks if t.spec.options.py_venv == reference]
 
 
 def _workspace(tree: Tree, world: World) -> Workspace:
-    """As pushed in so many revisions, nothing of which was let go."""
+    """Return the record of a workspace of which all revisions are retained."""
     size = tree.files * tree.bytes_each
-    made = Workspace(
+    workspace = Workspace(
         name=tree.name,
         user=_OWNER,
         path=f"/workspaces/{_OWNER}/{tree.name}",
@@ -80,8 +80,8 @@ def _workspace(tree: Tree, world: World) -> Workspace:
         create_time=world.time(),
     )
     if tree.revisions:
-        made.update_time.CopyFrom(world.time())
+        workspace.update_time.CopyFrom(world.time())
     if tree.holder:
-        made.lease.holder = tree.holder
-        made.lease.revision = tree.revisions
-    return made
+        workspace.lease.holder = tree.holder
+        workspace.lease.revision = tree.revisions
+    return workspace

@@ -1,4 +1,4 @@
-"""What the made-up cluster has used in the last hours, and who did what: the same each time."""
+"""The usage of the demo cluster in the last hours, and audited calls, the same each time."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _MINUTES, _TASK_MINUTES = 100, 60
 
 
 def measure(client: FakeClient) -> None:
-    """Series of a task's first ranks and of the cluster, up to now; a few audited calls."""
+    """Add series of the first ranks of a task and of the cluster up to now, and a few audited calls."""
     now = client.world.now
-    for ago in range(_MINUTES, -1, -1):
-        client.world.now = now - 60.0 * ago
-        if ago <= _TASK_MINUTES:
-            _measure_ranks(client, _MINUTES - ago)
-        _measure_cluster(client, _MINUTES - ago)
+    for minute in range(_MINUTES + 1):
+        client.world.now = now - 60.0 * (_MINUTES - minute)
+        if _MINUTES - minute <= _TASK_MINUTES:
+            _measure_ranks(client, minute)
+        _measure_cluster(client, minute)
     client.world.now = now - 900.0
     client.audited("CordonNode", "gpu-15", actor="dave", what="name='gpu-15' reason='fan replaced'")
     client.world.now = now - 300.0
@@ -28,7 +28,7 @@ def measure(client: FakeClient) -> None:
 
 
 def measure_now(client: FakeClient, task: int, shares: tuple[float, ...]) -> None:
-    """What the ranks of another task use in this minute: so much of their GPUs each."""
+    """Add the current usage of the ranks of a task; `shares` are the used shares of their GPUs."""
     for rank, busy in enumerate(shares):
         client.measure(
             task,
@@ -42,13 +42,13 @@ def measure_now(client: FakeClient, task: int, shares: tuple[float, ...]) -> Non
 
 def _measure_ranks(client: FakeClient, minute: int) -> None:
     for rank in range(2):
-        saving = minute % 25 == 24
-        busy = 0.05 if saving else 0.9 + 0.06 * math.sin(minute / 3 + rank)
+        is_saving = minute % 25 == 24
+        busy = 0.05 if is_saving else 0.9 + 0.06 * math.sin(minute / 3 + rank)
         memory = int((60 + minute / 2 + 10 * rank) * _GIB)
         client.measure(
             2,
             rank=rank,
-            cpus=24.0 if saving else 9 + 2 * math.sin(minute / 4),
+            cpus=24.0 if is_saving else 9 + 2 * math.sin(minute / 4),
             cpus_max=30.0,
             memory_bytes=memory,
             memory_bytes_max=memory + 4 * _GIB,

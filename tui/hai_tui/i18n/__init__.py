@@ -1,7 +1,7 @@
 """Messages of the `hai` command and of the terminal app in English and Chinese.
 
-The environment chooses the language: HAI_LANG, else LC_ALL, LC_MESSAGES or LANG. A value that begins with zh
-means Chinese, any other means English.
+The environment chooses the language: HAI_LANG, else LC_ALL, LC_MESSAGES or LANG. A value that begins with zh means
+Chinese, any other means English.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from string import Formatter
 from typing import Any
 
 SCREEN_TABLES = ("frame", "columns", "tasks", "task", "logs", "resources", "cluster", "submit")
-"""Modules of this package that belong to the terminal app. Like `cli`, each has TEXTS: key -> (English, Chinese)."""
+"""Modules of this package with messages of the terminal app. Each has TEXTS: key -> (English, Chinese)."""
 
 _VARIABLES = ("HAI_LANG", "LC_ALL", "LC_MESSAGES", "LANG")
 
 
 def language() -> str:
-    """zh or en, from the environment."""
+    """Return zh or en, as the environment says."""
     chosen = next((os.environ[v] for v in _VARIABLES if os.environ.get(v)), "")
     return "zh" if chosen.lower().startswith("zh") else "en"
 
 
 def text(key: str, /, **values: object) -> str:
-    """The message of that key in the user's language."""
+    """Return the message of that key in the user's language."""
     translations = _table("cli").get(key) or _screen_texts()[key]
     message = translations[language() == "zh"]
     return _FORMATTER.vformat(message, (), values) if values else message
 
 
 def exists(key: str) -> bool:
-    """True when a table has that key."""
+    """Return True if a table has that key."""
     return key in _table("cli") or key in _screen_texts()
 
 
@@ -44,7 +44,7 @@ def _table(name: str) -> dict[str, tuple[str, str]]:
 
 @cache
 def _screen_texts() -> dict[str, tuple[str, str]]:
-    """The commands do not load these."""
+    """Return the messages of the terminal app, which the commands do not load."""
     return {key: texts for name in SCREEN_TABLES for key, texts in _table(name).items()}
 
 

@@ -1,6 +1,6 @@
-"""The most frequent messages of the `hai` command; its other messages are English only.
+"""The most frequent messages of the `hai` command, which the terminal app uses, too.
 
-The terminal app uses them, too. This module is a table, so it is long.
+The other messages of the command exist only in English. The table is long because it holds all keys.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ TEXTS: dict[str, tuple[str, str]] = {
         "Run a Python file here (no separator), submit it (--), or simulate (++).",
         "在本机运行 Python 文件；加 -- 提交到集群，加 ++ 在本机模拟。",
     ),
-    "cmd.bash": ("The same for a shell script.", "同上，用于 shell 脚本。"),
-    "cmd.exec": ("The same for any program.", "同上，用于任意可执行程序。"),
+    "cmd.bash": ("Run, submit or simulate a shell script.", "同上，用于 shell 脚本。"),
+    "cmd.exec": ("Run, submit or simulate any program.", "同上，用于任意可执行程序。"),
     "cmd.run": (
         "Submit tasks from yaml files, or from - (stdin).",
         "提交 yaml 文件（- 为标准输入）中的任务。",
     ),
     "cmd.validate-schema": ("Check yaml files without a server.", "离线检查 yaml 文件。"),
     "cmd.demo": (
-        "Watch a training be suspended and resumed on a private cluster.",
+        "Watch a task being suspended and resumed on a private cluster.",
         "在私有集群上演示训练任务的挂起与恢复。",
     ),
     "cmd.list": ("List tasks.", "列出任务。"),
@@ -39,15 +39,15 @@ TEXTS: dict[str, tuple[str, str]] = {
         "查看任务及其各个 rank，或等待某个状态。",
     ),
     "cmd.describe": (
-        "Print a task's yaml; `hai run` takes it back.",
+        "Print a task's yaml, which `hai run` accepts.",
         "输出任务的 yaml，可再用 hai run 提交。",
     ),
-    "cmd.logs": ("Print or follow what a task's programs print.", "查看或跟随任务日志。"),
+    "cmd.logs": ("Print or follow the output of a task's programs.", "查看或跟随任务日志。"),
     "cmd.stop": ("End tasks.", "停止任务。"),
     "cmd.suspend": ("Ask tasks to save and leave their nodes.", "挂起任务：保存后让出节点。"),
     "cmd.resume": ("Let held tasks start again.", "恢复被保持挂起的任务。"),
     "cmd.priority": ("Change the priority of tasks.", "修改任务优先级。"),
-    "cmd.rank": ("Put a waiting task before your others.", "调整自己排队任务的先后。"),
+    "cmd.rank": ("Move a waiting task before your other tasks.", "调整自己排队任务的先后。"),
     "cmd.tag": ("Add labels to a task.", "给任务加标签。"),
     "cmd.untag": ("Remove labels from a task.", "去掉任务的标签。"),
     "cmd.star": ("Mark tasks.", "收藏任务。"),
@@ -63,10 +63,10 @@ TEXTS: dict[str, tuple[str, str]] = {
     ),
     "cmd.audit": ("Show who changed what.", "查看操作审计记录。"),
     "cmd.tui": ("Open the full-screen terminal app.", "打开全屏终端应用。"),
-    "cmd.top": ("The cluster on one page.", "集群概况（一页）。"),
+    "cmd.top": ("Show the cluster on one page.", "集群概况（一页）。"),
     "cmd.queue": ("Show the queue in order.", "按顺序查看排队任务。"),
     "cmd.nodes": ("List nodes and who holds them.", "列出节点及其占用者。"),
-    "cmd.groups": ("List node groups with their numbers.", "列出节点分组。"),
+    "cmd.groups": ("List node groups with their node counts.", "列出节点分组。"),
     "cmd.simulate": (
         "Replay job traces through the scheduler, and compare.",
         "用调度器回放作业记录并比较结果。",
@@ -86,35 +86,38 @@ TEXTS: dict[str, tuple[str, str]] = {
     "cmd.quota": ("List, set and delete quotas.", "管理配额。"),
     "cmd.share": ("List, set and delete shares of node groups.", "管理用户组在节点分组中的份额。"),
     "cmd.right": ("List, grant and revoke rights.", "管理用户与用户组的权限。"),
-    "cmd.registry": ("Accounts at image registries.", "管理镜像仓库账号。"),
+    "cmd.registry": ("Manage accounts at image registries.", "管理镜像仓库账号。"),
     "cmd.container": (
-        "Dev containers: JupyterLab on the cluster.",
+        "Manage dev containers: JupyterLab on the cluster.",
         "开发容器：集群上的 JupyterLab。",
     ),
     "cmd.shell": ("Open a terminal in a rank of a task.", "在任务的某个 rank 中打开终端。"),
     "cmd.port-forward": (
-        "Let local ports lead into a rank of a task.",
+        "Forward local ports to a rank of a task.",
         "把本机端口转发到任务的某个 rank。",
     ),
-    "cmd.port": ("Keep ports for services of your tasks.", "为任务的服务保留端口。"),
-    "cmd.artifact": ("What tasks have made and need.", "管理任务的输入与产出。"),
+    "cmd.port": ("Reserve node ports for services of your tasks.", "为任务的服务保留端口。"),
+    "cmd.artifact": ("Manage inputs and outputs of tasks.", "管理任务的输入与产出。"),
     "cmd.workspace": (
-        "Keep a directory here and on the cluster the same.",
+        "Sync a directory between this machine and the cluster.",
         "在本地与集群间同步工作区。",
     ),
-    "cmd.env": ("Python environments for tasks (haienv).", "管理任务的 Python 环境（haienv）。"),
-    "cmd.dataset": ("List datasets, add them, take them off.", "列出与登记数据集。"),
+    "cmd.env": (
+        "Manage Python environments for tasks (haienv).",
+        "管理任务的 Python 环境（haienv）。",
+    ),
+    "cmd.dataset": ("List, add and remove datasets.", "列出与登记数据集。"),
     "cmd.webhook": (
-        "Be told when tasks start, are suspended, end or fail.",
+        "Get notified when tasks start, are suspended, end or fail.",
         "在任务开始、挂起、结束或失败时收到通知。",
     ),
-    "cmd.message": ("Read what operators say.", "查看管理员发布的消息。"),
-    "cmd.storage": ("What tasks see of the storage; its rules.", "查看任务的挂载；管理挂载规则。"),
+    "cmd.message": ("Read messages of operators.", "查看管理员发布的消息。"),
+    "cmd.storage": ("Show mounts of tasks; manage mount rules.", "查看任务的挂载；管理挂载规则。"),
     "cmd.image": ("List, check and name images.", "查看、检查镜像，管理内置镜像。"),
-    "cmd.admin": ("Look into a server: its scheduler's snapshot.", "查看服务内部：调度器快照。"),
+    "cmd.admin": ("Inspect a server: the snapshot of its scheduler.", "查看服务内部：调度器快照。"),
     **SUBMIT_TEXTS,
     "env.inherited": (
-        "inherits the environment {env} (--no-inherit to leave it out)",
+        "uses the active environment {env} (--no-inherit leaves it out)",
         "继承当前环境 {env}（用 --no-inherit 取消）",
     ),
     "follow.left": (
@@ -127,24 +130,24 @@ TEXTS: dict[str, tuple[str, str]] = {
         "任务 {id} 在等待：{why}（hai why {id}）",
     ),
     "follow.lost": (
-        "{error}; going on once it answers (Ctrl-C leaves)",
+        "{error}; continuing when it answers (Ctrl-C quits)",
         "{error}；恢复后继续（Ctrl-C 退出）",
     ),
     "interrupted": ("interrupted", "已中断"),
     "full.hint": (
-        "the disk, or your part of it, is full; run it again when there is room",
+        "the disk or your quota is full; free some space and run the command again",
         "磁盘或您的配额已满；有空间后请重试",
     ),
-    "removed": ("the directory where you stand was removed", "当前目录已被删除"),
-    "removed.hint": ("cd elsewhere", "请切换到其他目录"),
+    "removed": ("the current directory was removed", "当前目录已被删除"),
+    "removed.hint": ("cd to another directory", "请切换到其他目录"),
     "none.tasks": ("no tasks match", "没有符合条件的任务"),
     "none.own": ("you have no unfinished tasks; see `hai list --mine`", "没有未结束的任务"),
-    "none.queue": ("nothing waits", "没有排队的任务"),
+    "none.queue": ("no task waits", "没有排队的任务"),
     "none.nodes": ("no nodes", "没有节点"),
     "none.groups": ("no groups", "没有分组"),
     "none.events": ("no events", "没有事件"),
-    "none.usage": ("nothing was measured then", "该时段没有测量数据"),
-    "none.audit": ("no such calls", "没有符合条件的操作"),
+    "none.usage": ("nothing was measured in that time", "该时段没有测量数据"),
+    "none.audit": ("no matching calls", "没有符合条件的操作"),
     "usage.heading": ("{start} to {end}, {step} a step", "{start} 至 {end}，每步 {step}"),
     "usage.nodes": ("busy nodes", "占用节点"),
     "usage.gpus": ("booked GPUs", "占用 GPU"),
@@ -167,26 +170,26 @@ TEXTS: dict[str, tuple[str, str]] = {
         "用 hai container open {id} 打开",
     ),
     "container.ends": (
-        "it is put away at {time}; `hai container renew` gives it more",
+        "it stops at {time}; `hai container renew` extends its lifetime",
         "将于 {time} 收起；hai container renew 可续期",
     ),
     "container.is": ("container {id} is {status}", "容器 {id} 的状态：{status}"),
     "container.idle": ("nobody has used it for {span}", "已闲置 {span}"),
     "container.leaves": (
-        "it has to leave until {until}: {notice}",
+        "it must leave its node by {until}: {notice}",
         "须在 {until} 前让出：{notice}",
     ),
     "container.started": (
-        "container {id} starts when it is its turn, at its old address",
+        "container {id} starts when it is its turn; its address stays the same",
         "容器 {id} 轮到时会启动，地址不变",
     ),
     "container.stopped": (
-        "container {id} is put away; its files stay. hai container start {id} brings it back",
+        "container {id} is stopped; its files are kept. `hai container start {id}` starts it again",
         "容器 {id} 已收起，文件保留；用 hai container start {id} 恢复",
     ),
     "container.deleted": ("container {id} is deleted", "容器 {id} 已删除"),
     "container.confirm": (
-        "End container {ids} for good, and remove all files in it?",
+        "Delete container {ids} and all files in it?",
         "确定要永久结束容器 {ids} 并删除其中的所有文件吗？",
     ),
     "none.artifacts": ("no artifacts", "没有制品"),
@@ -205,7 +208,7 @@ TEXTS: dict[str, tuple[str, str]] = {
         "显示 {shown}/{total} 个，下一页：--page {page}",
     ),
     "confirm": ("{verb} {what}?", "确定要{verb} {what} 吗？"),
-    "confirm.behind": ("waiting for the end of it: {what}\n", "等待其结束的有：{what}\n"),
+    "confirm.behind": ("tasks that wait for it to end: {what}\n", "等待其结束的有：{what}\n"),
     "confirm.no": ("nothing was changed", "未做任何更改"),
     "verb.stop": ("stop", "停止"),
     "verb.suspend": ("suspend", "挂起"),
@@ -234,7 +237,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "done.cordoned": ("takes no new work", "不再接收新任务"),
     "done.labelled": ("labels: {labels}", "标签：{labels}"),
     "done.uncordoned": ("takes work again", "恢复接收任务"),
-    "done.drained": ("takes no new work, tasks are asked to leave", "不再接收任务，让任务离开"),
+    "done.drained": ("takes no new work; its tasks are asked to leave", "不再接收任务，让任务离开"),
     "from.group": ("group", "分组"),
     "from.server": ("server", "服务端"),
     "preview.starts": ("would start", "将启动"),
@@ -242,7 +245,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "preview.suspended": ("would be suspended", "将被挂起"),
     "preview.spared": ("would no longer be suspended", "将不再被挂起"),
     "preview.moved": (
-        "{moved} of {waiting} waiting tasks would change place",
+        "{moved} of {waiting} waiting tasks would change position",
         "{waiting} 个排队任务中有 {moved} 个位置改变",
     ),
     "preview.none": (
@@ -250,7 +253,7 @@ TEXTS: dict[str, tuple[str, str]] = {
         "下一轮调度的决定不变",
     ),
     "preview.done": (
-        "nothing was changed; without --preview it is",
+        "nothing was changed; run without --preview to apply it",
         "未做任何更改；去掉 --preview 即生效",
     ),
     "why.runs": (
@@ -270,7 +273,7 @@ TEXTS: dict[str, tuple[str, str]] = {
         "{silent}；程序可能仍在运行（hai why {id}）",
     ),
     "status.dropped": (
-        "rank {rank}: the first {dropped} of its log are not kept: a log keeps its newest part",
+        "rank {rank}: the first {dropped} of its log were dropped; a log keeps its newest part",
         "rank {rank}：日志开头的 {dropped} 没有保留：日志只保留最新的部分",
     ),
     "status.dropped_lines": ("{count} lines ({size})", "{count} 行（{size}）"),
@@ -293,20 +296,20 @@ TEXTS: dict[str, tuple[str, str]] = {
     "start.none": ("no predicted start: {reason}", "无法预测启动时间：{reason}"),
     "up.starting": ("starting a server in {home} …", "正在 {home} 启动服务 …"),
     "up.waiting": (
-        "a server is being started in {home} already; waiting for it …",
+        "a server is already being started in {home}; waiting for it …",
         "{home} 的服务正在启动，等待中 …",
     ),
     "up.running": (
-        "a server is running already at {address} (pid {pid})",
+        "a server is already running at {address} (pid {pid})",
         "服务已在 {address} 运行（pid {pid}）",
     ),
-    "up.kept": ("profile {profile!r} speaks to it now", "配置 {profile!r} 现已指向它"),
+    "up.kept": ("profile {profile!r} now points to it", "配置 {profile!r} 现已指向它"),
     "up.unused": (
-        "it keeps its own settings; for {given}: `hai down`, then `hai up` again",
+        "it keeps its settings; to use {given}: `hai down`, then `hai up` again",
         "它保持原有设置；要使用 {given}，请先 hai down 再 hai up",
     ),
     "up.ready": (
-        "the server runs at {address} (pid {pid}); profile {profile!r} speaks to it",
+        "the server runs at {address} (pid {pid}); profile {profile!r} points to it",
         "服务已启动：{address}（pid {pid}），配置 {profile!r} 指向它",
     ),
     "up.next": (
@@ -326,18 +329,18 @@ TEXTS: dict[str, tuple[str, str]] = {
     ),
     "cluster.upgrading": ("upgrading {name} …", "正在升级 {name} …"),
     "cluster.same": ("nothing would change", "没有变化"),
-    "cluster.no_servers": ("no server is there", "没有服务"),
+    "cluster.no_servers": ("there is no server", "没有服务"),
     "cluster.down": (
-        "take the servers of {name} out of namespace {namespace}? data stays",
+        "remove the servers of {name} from namespace {namespace}? data stays",
         "从命名空间 {namespace} 移除 {name} 的服务？数据保留",
     ),
     "cluster.purge": (
-        "take the servers of {name} out of namespace {namespace}, and delete all tasks and data?",
+        "remove the servers of {name} from namespace {namespace}, and delete all tasks and data?",
         "从命名空间 {namespace} 移除 {name} 的服务，并删除所有任务和数据？",
     ),
-    "cluster.gone": ("{name} is out of the cluster", "{name} 已从集群移除"),
+    "cluster.gone": ("{name} is removed from the cluster", "{name} 已从集群移除"),
     "init.done": (
-        "profile {profile!r} speaks to {server} as {user}",
+        "profile {profile!r} is saved: {server}, user {user}",
         "配置 {profile!r} 已保存：{server}，用户 {user}",
     ),
 }

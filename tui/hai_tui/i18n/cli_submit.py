@@ -13,31 +13,31 @@ TEXTS: dict[str, tuple[str, str]] = {
         "请写 TASK、TASK:failed、TASK:ended 或 tag:TAG；多个任务请重复 --after",
     ),
     "submitted.next": (
-        "see it: hai status {id}    its output: hai logs {id} -f    end it: hai stop {id}",
+        "status: hai status {id}    log: hai logs {id} -f    stop: hai stop {id}",
         "查看：hai status {id}    日志：hai logs {id} -f    停止：hai stop {id}",
     ),
     "submitted.files": (
-        "what it writes: hai workspace download --task {id}",
+        "fetch its files: hai workspace download --task {id}",
         "取回它写的文件：hai workspace download --task {id}",
     ),
     "submitted.array": (
-        "all {count} of them: hai list --tag {tag}    their ends: hai status --wait $(hai list -q --tag {tag})"
-        "    stop them: hai stop $(hai list -q --tag {tag})    what comes after them: --after tag:{tag}",
+        "all {count} tasks: hai list --tag {tag}    wait: hai status --wait $(hai list -q --tag {tag})"
+        "    stop: hai stop $(hai list -q --tag {tag})    run after them: --after tag:{tag}",
         "共 {count} 个任务：hai list --tag {tag}    等待结束：hai status --wait $(hai list -q --tag {tag})"
         "    全部停止：hai stop $(hai list -q --tag {tag})    在其后运行：--after tag:{tag}",
     ),
     "submitted.part": (
-        "{count} of them are there: hai list --tag {tag}"
-        "    stop these, to submit all again: hai stop $(hai list -q --tag {tag})",
+        "{count} tasks were created: hai list --tag {tag}"
+        "    stop them before you submit all again: hai stop $(hai list -q --tag {tag})",
         "已有 {count} 个任务：hai list --tag {tag}"
         "    停止它们后可重新提交全部：hai stop $(hai list -q --tag {tag})",
     ),
     "submitted.unread": (
-        "lines of {words} in {file} are not read: say the same after --, as in -n 2 --name fit",
+        "{words} lines in {file} are not read; give the options after --, such as -n 2 --name fit",
         "{file} 中的 {words} 行不会被读取：请写在 -- 之后，例如 -n 2 --name fit",
     ),
     "sbatch.read": (
-        "read in {file}, as if behind --: {options}",
+        "read from {file}, as if given after --: {options}",
         "已读取 {file} 中的选项，等同于写在 -- 之后：{options}",
     ),
     "sbatch.note": ("{file}: {note}", "{file} 提示：{note}"),

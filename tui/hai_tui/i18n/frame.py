@@ -18,7 +18,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "link.refused": ("refused", "被拒绝"),
     "banner.connecting": ("connecting to {server} …", "正在连接 {server} …"),
     "banner.lost": (
-        "{error} · what you see is {age} old · next try in {retry} · ctrl+r tries now",
+        "{error} · the data is {age} old · next try in {retry} · ctrl+r tries now",
         "{error} · 显示的是 {age} 前的数据 · {retry} 后重试 · ctrl+r 立即重试",
     ),
     "banner.never": (
@@ -26,7 +26,7 @@ TEXTS: dict[str, tuple[str, str]] = {
         "{error}{hint} · 尚未加载数据 · {retry} 后重试 · ctrl+r 立即重试",
     ),
     "banner.refused": (
-        "{error}{hint} · what you see is {age} old · ctrl+r tries again, P chooses a profile",
+        "{error}{hint} · the data is {age} old · ctrl+r tries again, P chooses a profile",
         "{error}{hint} · 显示的是 {age} 前的数据 · ctrl+r 重试，P 选择配置",
     ),
     "banner.refused.never": (
@@ -47,7 +47,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "goto.unknown": ("no page is called {name!r}{near}", "没有名为 {name!r} 的页面{near}"),
     "goto.near": (": did you mean {name}?", "：您是指 {name} 吗？"),
     "goto.words": (
-        "{name} wants {words}: such as :{name} {example}",
+        "usage: :{name} {words} (for example :{name} {example})",
         "{name} 需要 {words}：例如 :{name} {example}",
     ),
     "action.help": ("keys", "按键"),
@@ -100,7 +100,7 @@ TEXTS: dict[str, tuple[str, str]] = {
         "正在本机启动服务（`hai up`）…",
     ),
     "wizard.no.server": (
-        "write the server's address first, such as hai.example.org:7450",
+        "enter the server's address first, such as hai.example.org:7450",
         "请先填写服务地址，例如 hai.example.org:7450",
     ),
     "wizard.keys": ("tab goes on · enter presses · esc leaves", "tab 下一项 · 回车确认 · esc 退出"),

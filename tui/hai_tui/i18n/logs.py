@@ -39,10 +39,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         "no line here has {only!r}; & and enter show all",
         "没有包含 {only!r} 的行；& 回车显示全部",
     ),
-    "logs.status": ("{lines:line|lines} held, at {place}", "已载入 {lines} 行，位于 {place}"),
+    "logs.status": ("{lines:line|lines} loaded, at {place}", "已载入 {lines} 行，位于 {place}"),
     "logs.status.only": ("only {only!r}", "只显示 {only!r}"),
     "logs.slow": (
-        "“{wanted}” takes too long to look for; try a simpler one",
+        "the search for “{wanted}” takes too long; try a simpler one",
         "“{wanted}” 查找太慢；请简化",
     ),
     "logs.status.hits": (
@@ -50,16 +50,16 @@ TEXTS: dict[str, tuple[str, str]] = {
         "{hits} 行包含“{wanted}”（n 下一处，N 上一处）",
     ),
     "logs.no_more_hits.below": (
-        "“{wanted}” does not occur below; N looks above",
+        "“{wanted}” does not occur below; N searches above",
         "下方没有“{wanted}”；N 向上查找",
     ),
     "logs.no_more_hits.above": (
-        "“{wanted}” does not occur above; n looks below",
+        "“{wanted}” does not occur above; n searches below",
         "上方没有“{wanted}”；n 向下查找",
     ),
-    "logs.no_words": ("nothing is looked for yet; / asks", "尚未搜索；按 / 输入"),
+    "logs.no_words": ("no search yet; / starts one", "尚未搜索；按 / 输入"),
     "logs.looking": (
-        "looking for “{wanted}”: {lines:line|lines} read",
+        "searching “{wanted}”: {lines:line|lines} read",
         "正在查找“{wanted}”：已读 {lines} 行",
     ),
     "logs.no_run": ("there is no other run that way", "该方向没有其他运行"),
@@ -73,7 +73,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "logs.saving": ("{path}: {lines:line|lines}", "{path}：{lines} 行"),
     "logs.saved": ("{path}: {lines:line|lines} saved", "{path}：已保存 {lines} 行"),
     "logs.no_pager": (
-        "cannot start {pager}: set PAGER to a program that is here",
+        "cannot start {pager}: set PAGER to an installed program",
         "无法启动 {pager}：请设置 PAGER",
     ),
     "logs.too_many": (
@@ -81,7 +81,7 @@ TEXTS: dict[str, tuple[str, str]] = {
         "已打开 {most} 个日志；用 x 关闭一个",
     ),
     "logs.bad_task": (
-        "{word!r} is no task: write its number or its name",
+        "there is no task {word!r}; enter its number or name",
         "{word!r} 不是任务：请输入编号或名称",
     ),
     "logs.run": ("run {run}", "第 {run} 次运行"),

@@ -38,7 +38,7 @@ CLUSTER = View(
         Column("what", lambda s, now: text(f"usage.{s.key}")),
         Column("mean", lambda s, now: number(mean(s.values), s.unit), right=True),
         Column("max", lambda s, now: number(most(s.values), s.unit), right=True),
-        Column("of", lambda s, now: number(mean(s.of), s.unit) if s.of else "-", right=True),
+        Column("of", lambda s, now: number(mean(s.total), s.unit) if s.total else "-", right=True),
         Column("series", lambda s, now: spark(s.values, s.top)),
     ),
 )

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 @click.command("audit", cls=TableCommand)
 @click.option("--actor", default="", shell_complete=complete_users, help="Only what this user did.")
-@click.option("--method", default="", help="Only calls of this method, as StopTask.")
+@click.option("--method", default="", help="Only calls of this method, such as StopTask.")
 @click.option("--resource", default="", help="Only calls about this task, node, user ….")
-@click.option("--code", default="", help="Only calls that ended so, as PERMISSION_DENIED.")
+@click.option("--code", default="", help="Only calls with this result, such as PERMISSION_DENIED.")
 @click.option("--failed", is_flag=True, help="Only calls that were refused or failed.")
 @since_option
 @until_option
@@ -49,7 +49,7 @@ async def audit(
 ) -> None:
     """Show who changed what, newest first: every call that changed something or tried to. For operators.
 
-    A submission is told by the timeline of its task (`hai events`) instead.
+    Submissions appear in the timeline of their task (`hai events`) instead.
 
     \b
     Examples:

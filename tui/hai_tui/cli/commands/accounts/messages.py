@@ -22,11 +22,13 @@ if TYPE_CHECKING:
 
 @click.group("message", cls=HaiGroup)
 def message() -> None:
-    """Read what operators say; say something (operators)."""
+    """Read messages of operators; send messages (operators)."""
 
 
 @message.command("list", cls=TableCommand)
-@click.option("--all", "everybody", is_flag=True, help="To anybody, also old ones; for operators.")
+@click.option(
+    "--all", "everybody", is_flag=True, help="All messages, also old ones; for operators."
+)
 @with_client
 async def list_messages(settings: Settings, client: Client, everybody: bool) -> None:
     """List messages for you, newest first."""
@@ -47,7 +49,7 @@ async def send(
     is_group: bool,
     expires: datetime | None,
 ) -> None:
-    """Tell everybody something, or one user, or a user group. For operators.
+    """Send a message to everybody, to a user, or to a user group. For operators.
 
     \b
     Examples:
@@ -70,7 +72,7 @@ async def send(
 @click.argument("ids", metavar="ID...", type=int, nargs=-1, required=True)
 @with_client
 async def delete(settings: Settings, client: Client, ids: tuple[int, ...]) -> None:
-    """Take messages back."""
+    """Delete messages."""
     for id in ids:
         await client.messages.delete(id)
         note(settings, f"message {id} is deleted")

@@ -168,7 +168,7 @@ def use(settings: Settings, name: str) -> int:
 @click.option("--token", "new_token", is_flag=True, help="Read a new token (see `hai init`).")
 @click.pass_obj
 def set_profile(settings: Settings, /, name: str, new_token: bool, **changes: Any) -> int:
-    """Change a profile, or add one; the server is not asked."""
+    """Change a profile, or add one, without asking the server."""
     exists = name in profiles.names()
     stored = profiles.load(name) if exists else Profile(name)
     given = {key: value for key, value in changes.items() if value is not None}
@@ -185,7 +185,7 @@ def set_profile(settings: Settings, /, name: str, new_token: bool, **changes: An
 @click.argument("name", shell_complete=complete_profiles)
 @click.pass_obj
 def delete(settings: Settings, name: str) -> int:
-    """Forget a profile and its token."""
+    """Delete a profile and its token."""
     profiles.delete(name)
     note(settings, f"profile {name} is deleted")
     return 0

@@ -84,6 +84,6 @@ async def grant(
 async def revoke(
     settings: Settings, client: Client, subject: str, right: str, is_group: bool
 ) -> None:
-    """Take back what was granted; rights of the account: `hai user update`."""
+    """Revoke a granted right; `hai user update` changes rights of the account."""
     await client.users.revoke(subject, right, is_group)
     note(settings, f"{right} of {subject} is revoked")

@@ -78,24 +78,24 @@ async def list_shares(settings: Settings, client: Client, user_group: str, group
 @_USER_GROUP
 @_GROUP
 @click.option(
-    "--guaranteed", type=click.IntRange(0, _MAX_NODES), metavar="N", help="Nodes that come back."
+    "--guaranteed", type=click.IntRange(0, _MAX_NODES), metavar="N", help="Guaranteed nodes."
 )
 @click.option(
     "--weight",
     type=click.IntRange(0, 10_000),
     metavar="W",
-    help="Part of what nobody is guaranteed.",
+    help="Part of the nodes that are not guaranteed.",
 )
-@click.option("--limit", type=_Limit(), metavar="N|none", help="Never more nodes than this.")
+@click.option("--limit", type=_Limit(), metavar="N|none", help="Maximum number of nodes.")
 @with_client
 async def set_share(
     settings: Settings, client: Client, /, user_group: str, group: str, **changes: int | None
 ) -> None:
     """Give the users of USER_GROUP together a part of a node group.
 
-    What is not named stays as it is; a new share guarantees nothing, has weight 0
-    and no limit. Guaranteed nodes are lent to others while nobody of the user
-    group wants them, and come back when somebody does.
+    Options that are not given stay as they are; a new share guarantees nothing, has
+    weight 0 and no limit. Guaranteed nodes are lent to others while the user group
+    does not need them, and are returned when it does.
 
     \b
     Examples:
@@ -130,6 +130,6 @@ def _changed(share: Share, changes: dict[str, int | None]) -> Share:
 @_GROUP
 @with_client
 async def delete(settings: Settings, client: Client, user_group: str, group: str) -> None:
-    """Remove one share; its users then run on what others leave."""
+    """Delete a share; its users then get only nodes that others leave free."""
     await client.users.delete_share(user_group, group)
     note(settings, f"the share of {user_group} in {group} is deleted")

@@ -42,7 +42,7 @@ async def list_tokens(settings: Settings, client: Client, user: str) -> None:
     "--holder",
     default="",
     shell_complete=complete_users,
-    help="Who gets it, to act as the user. Default: the user.",
+    help="Who may use it to act as the user. Default: the user.",
 )
 @click.option("--description", default="", help="What it is for.")
 @expires_option
@@ -57,7 +57,7 @@ async def create(
     description: str,
     expires: datetime | None,
 ) -> None:
-    """Make a token. Its secret goes to standard output, once; everything else to stderr.
+    """Create a token. Its secret is printed once, to standard output; everything else goes to stderr.
 
     \b
     Examples:

@@ -62,19 +62,19 @@ async def create(
 @user.command("update", cls=HaiCommand)
 @click.argument("name", shell_complete=complete_users)
 @click.option("--role", type=_ROLES)
-@click.option("--group", "groups", multiple=True, help="Replaces all user groups; '': none.")
+@click.option("--group", "groups", multiple=True, help="Replaces all user groups; '' removes them.")
 @click.option(
     "--right",
     "rights",
     multiple=True,
     shell_complete=complete_rights,
-    help="Replaces all rights; '': none.",
+    help="Replaces all rights; '' removes them.",
 )
 @click.option("--uid", type=click.IntRange(0), metavar="N", help="Unix uid of the programs.")
 @click.option("--active/--inactive", default=None, help="An inactive user's tasks are stopped.")
 @with_client
 async def update(settings: Settings, client: Client, /, name: str, **changes: Any) -> None:
-    """Change a user; what is not named stays as it is."""
+    """Change a user; options that are not given stay as they are."""
     changed = _changed(await _find(client, name), changes)
     show_one(settings, USERS, await client.users.update(changed))
     if changes["groups"]:

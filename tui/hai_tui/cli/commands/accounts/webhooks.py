@@ -23,7 +23,7 @@ _NAME = click.argument("name", shell_complete=complete_webhooks)
 
 @click.group("webhook", cls=HaiGroup)
 def webhook() -> None:
-    """Be told when tasks start, are suspended, end or fail."""
+    """Get notified when tasks start, are suspended, end or fail."""
 
 
 @webhook.command("list", cls=TableCommand)
@@ -56,10 +56,10 @@ def set_webhook(
     format_name: str | None,
     tag: str | None,
 ) -> int:
-    """Have the server tell URL what becomes of your tasks.
+    """Let the server notify URL about your tasks.
 
-    What is not named stays as it is. Where the URL is a secret, give - and type it,
-    or pipe it. Slack's format suits Mattermost, too; DingTalk's suits WeCom. Requests
+    Options that are not given stay as they are. If the URL is secret, give - and type
+    or pipe it. Mattermost accepts the format of Slack, WeCom that of DingTalk. Requests
     in JSON are signed; the secret is shown once.
 
     \b
@@ -111,11 +111,11 @@ def _show_set(settings: Settings, answer: SetWebhookResponse) -> None:
 @_NAME
 @with_client
 async def test(settings: Settings, client: Client, name: str) -> int:
-    """Send a sample now; fails when it is not taken."""
+    """Send a sample now; fail if it is not accepted."""
     if error := await client.webhooks.test(name):
         click.echo(f"hai: {error}", err=True)
         return 1
-    note(settings, f"webhook {name} has taken it")
+    note(settings, f"webhook {name} has accepted the sample")
     return 0
 
 
@@ -123,6 +123,6 @@ async def test(settings: Settings, client: Client, name: str) -> int:
 @_NAME
 @with_client
 async def delete(settings: Settings, client: Client, name: str) -> None:
-    """Forget a webhook, and what it was still to be told."""
+    """Delete a webhook and its pending notifications."""
     await client.webhooks.delete(name)
     note(settings, f"webhook {name} is deleted")

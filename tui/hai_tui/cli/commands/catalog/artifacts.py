@@ -68,7 +68,7 @@ def artifact() -> None:
 async def list_artifacts(
     settings: Settings, client: Client, name: str, user_group: str, task_id: int | None
 ) -> None:
-    """List artifacts: yours and those of your user groups, or of a task.
+    """List your artifacts and those of your user groups, or the artifacts of a task.
 
     \b
     Examples:
@@ -97,7 +97,7 @@ async def get(settings: Settings, client: Client, artifact: ArtifactName) -> Non
 async def create(
     settings: Settings, client: Client, /, artifact: ArtifactName, **values: str | None
 ) -> None:
-    """Add an artifact: a place with a name and a version.
+    """Add an artifact: a location with a name and a version.
 
     ARTIFACT is NAME[:VERSION] for a private one, USER_GROUP/NAME[:VERSION] for one
     of a user group. Without a version it is `default`.
@@ -121,7 +121,7 @@ async def create(
 async def update(
     settings: Settings, client: Client, /, artifact: ArtifactName, **values: str | None
 ) -> None:
-    """Change an artifact; what is not named stays as it is.
+    """Change an artifact; options that are not given stay as they are.
 
     \b
     Examples:
@@ -142,15 +142,15 @@ def _changed(artifact: Artifact, values: dict[str, str | None]) -> Artifact:
 @_ARTIFACT
 @with_client
 async def delete(settings: Settings, client: Client, artifact: ArtifactName) -> None:
-    """Take an artifact off the list; what it names stays."""
+    """Delete an artifact; the files that it points to stay."""
     await client.artifacts.delete(*artifact)
-    note(settings, f"artifact {artifact.name} is deleted; what it names stays")
+    note(settings, f"artifact {artifact.name} is deleted; its files stay")
 
 
 @artifact.command("map", cls=HaiCommand)
 @_TASK
 @_ARTIFACT
-@click.option("--as", "direction", type=_DIRECTIONS, required=True, help="What it is to it.")
+@click.option("--as", "direction", type=_DIRECTIONS, required=True, help="How the task uses it.")
 @with_client
 async def map_artifact(
     settings: Settings, client: Client, task_id: int, artifact: ArtifactName, direction: str
@@ -177,7 +177,7 @@ async def map_artifact(
 @click.option("--as", "direction", type=_DIRECTIONS, help="Default: both.")
 @with_client
 async def unmap(settings: Settings, client: Client, task_id: int, direction: str | None) -> None:
-    """Take away a task's input or output; without either, both."""
+    """Remove the input or output artifact of a task; by default both."""
     from hai.v1.artifact_pb2 import ArtifactDirection
 
     chosen = ArtifactDirection.Value(f"ARTIFACT_DIRECTION_{(direction or 'unspecified').upper()}")

@@ -41,7 +41,7 @@ def container() -> None:
 @click.option(
     "--kind",
     type=click.Choice(["shared", "dedicated", "spot"]),
-    help="Default: as its group is.",
+    help="The default depends on the group.",
 )
 @click.option("--gpu", type=click.IntRange(0), default=0, help="GPUs of a share.")
 @click.option("--cpu", type=click.IntRange(0), default=0, help="CPUs of a share. Default: 2.")
@@ -57,13 +57,13 @@ def container() -> None:
     "--workspace", default="", metavar="DIR", help="Where to work. Default: a directory of its own."
 )
 @click.option(
-    "--lifetime", type=Span(), metavar="TIME", help="Put away after so long, unless renewed."
+    "--lifetime", type=Span(), metavar="TIME", help="Stop it after this time, unless renewed."
 )
 @click.option(
-    "--idle-timeout", type=Span(), metavar="TIME", help="Put away when nobody uses it for so long."
+    "--idle-timeout", type=Span(), metavar="TIME", help="Stop it when unused for this time."
 )
 @click.option(
-    "--grace", type=Span(), metavar="TIME", help="Warning before it has to leave. Default: 30s."
+    "--grace", type=Span(), metavar="TIME", help="Warning time before it must leave. Default: 30s."
 )
 @click.option(
     "--shared-in-group", is_flag=True, help="Members of your user group may open it, as you."
@@ -72,9 +72,10 @@ def container() -> None:
 async def create(settings: Settings, client: Client, /, name: str, **options: Any) -> None:
     """Create a dev container: JupyterLab on the cluster, with files that stay.
 
-    shared takes a share of a node, in groups whose nodes are shared; dedicated takes a node;
-    spot takes what is free and leaves first. When it has to leave, it is told in advance
-    (--grace), its notebooks are saved, and it returns at the same address.
+    A shared container takes a share of a node, in groups whose nodes are shared; a dedicated
+    one takes a node; a spot one takes free resources and is suspended first. Before it is
+    suspended, it is warned (--grace) and its notebooks are saved. Later it returns at the
+    same address.
 
     \b
     Examples:
@@ -130,7 +131,7 @@ async def open_container(
     """Print a link that opens a container, or another http service of a task, in a browser.
 
     The link works once, within a minute; the browser then stays signed in. While the container
-    waits, the page says why and when, and becomes the container when it is there.
+    waits, the page shows why, and opens the container when it runs.
 
     \b
     Examples:
@@ -169,7 +170,7 @@ async def delete(
     keep_files: bool,
     yes: bool,
 ) -> int:
-    """End containers for good, and remove their files."""
+    """Delete containers and their files."""
     ids = [await client.tasks.resolve(task, kind) for task in tasks]
     if not yes and not keep_files and not _confirm_removal(ids):
         note(settings, text("confirm.no"))

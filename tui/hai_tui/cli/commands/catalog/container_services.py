@@ -32,7 +32,7 @@ _RANK = click.option("-r", "--rank", type=click.IntRange(0), default=0, help="Ra
 async def start(
     settings: Settings, client: Client, task: str, kind: Kind, service: str, rank: int
 ) -> int:
-    """Start a container that was put away, at its old address; or one service of a task.
+    """Start a stopped container at its old address, or one service of a task.
 
     \b
     Examples:
@@ -55,7 +55,7 @@ async def start(
 async def stop(
     settings: Settings, client: Client, task: str, kind: Kind, service: str, rank: int
 ) -> int:
-    """Put a container away: notebooks are saved, its nodes become free, its files stay.
+    """Stop a container: notebooks are saved, its nodes become free, its files are kept.
 
     \b
     Examples:

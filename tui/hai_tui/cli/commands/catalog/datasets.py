@@ -35,7 +35,7 @@ _DATASET = click.argument("dataset", type=_Reference(), shell_complete=complete_
 
 @click.group("dataset", cls=HaiGroup)
 def dataset() -> None:
-    """List datasets, add them to the list and take them off."""
+    """List datasets, add them to the list and remove them."""
 
 
 @dataset.command("list", cls=TableCommand)
@@ -62,7 +62,7 @@ async def get(settings: Settings, client: Client, dataset: tuple[str, str]) -> N
     type=click.Choice(["public", "group", "private"]),
     default="private",
     show_default=True,
-    help="Who sees it; public is for operators.",
+    help="Who sees it; only operators may use public.",
 )
 @click.option("--user-group", default="", shell_complete=complete_user_groups, help="For group.")
 @click.option("--bytes", "size_bytes", type=click.IntRange(0), default=0, help="How large it is.")
@@ -78,8 +78,8 @@ async def create(
 ) -> None:
     """Add a dataset to the list: NAME[:VERSION], and its PATH in tasks.
 
-    The list grants nothing: what tasks see is said by mount rules. Without a
-    version it is `default`.
+    The list grants no access: mount rules decide what tasks see. The version
+    is `default` if none is given.
 
     \b
     Examples:
@@ -102,6 +102,6 @@ async def create(
 @_DATASET
 @with_client
 async def delete(settings: Settings, client: Client, dataset: tuple[str, str]) -> None:
-    """Take a dataset off the list; the data stay."""
+    """Remove a dataset from the list; the data stays."""
     await client.datasets.delete(*dataset)
-    note(settings, f"dataset {dataset[0]} is off the list; the data stay")
+    note(settings, f"dataset {dataset[0]} is removed from the list; the data stays")

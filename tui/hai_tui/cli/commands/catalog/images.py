@@ -34,13 +34,18 @@ async def list_images(settings: Settings, client: Client) -> None:
 @image.command("set", cls=HaiCommand)
 @click.argument("name", shell_complete=complete_images)
 @click.argument("reference")
-@click.option("--default/--no-default", "is_default", default=None, help="For tasks without one.")
+@click.option(
+    "--default/--no-default",
+    "is_default",
+    default=None,
+    help="Use it for tasks that name no image.",
+)
 @click.option(
     "--user-group",
     "user_groups",
     multiple=True,
     shell_complete=complete_user_groups,
-    help="Who may use it; replaces all.",
+    help="Who may use it; replaces all groups.",
 )
 @click.option("--everybody", is_flag=True, help="Everybody may use it.")
 @click.option("--description", help="What it is for.")
@@ -50,7 +55,7 @@ async def set_image(
 ) -> None:
     """Give an image a NAME that tasks use; REFERENCE is its registry path.
 
-    What is not named stays as it is; a new image is for everybody. For admins.
+    Options that are not given stay as they are; everybody may use a new image. For admins.
 
     \b
     Examples:
@@ -85,7 +90,7 @@ def _changed(image: Image, changes: dict[str, Any]) -> Image:
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=complete_images)
 @with_client
 async def delete(settings: Settings, client: Client, names: tuple[str, ...]) -> None:
-    """Take names back; the images stay in their registries."""
+    """Delete names of images; the images stay in their registries."""
     for name in names:
         await client.images.delete(name)
         note(settings, f"image {name} is deleted")
@@ -117,7 +122,7 @@ async def tags(settings: Settings, client: Client, image: str) -> None:
 )
 @with_client
 async def check(settings: Settings, client: Client, images: tuple[str, ...]) -> None:
-    """Ask the registries whether images are there, and for their digests.
+    """Ask the registries whether images exist, and for their digests.
 
     \b
     Examples:

@@ -21,7 +21,7 @@ _PORT = click.argument("number", metavar="PORT", type=int, shell_complete=comple
 
 @click.group("port", cls=HaiGroup)
 def port() -> None:
-    """Keep ports of the nodes for services of your tasks."""
+    """Reserve ports of the nodes for services of your tasks."""
 
 
 @port.command("list", cls=TableCommand)
@@ -29,23 +29,23 @@ def port() -> None:
 @click.option("--all", "everybody", is_flag=True, help="Of everybody; for operators.")
 @with_client
 async def list_ports(settings: Settings, client: Client, user: str, everybody: bool) -> None:
-    """List ports that are kept."""
+    """List reserved ports."""
     show(settings, PORTS, await client.ports.list("*" if everybody else user))
 
 
 @port.command("create", cls=HaiCommand)
 @click.argument("task_name")
 @click.argument("service")
-@click.option("--number", type=click.IntRange(1, 65535), help="Which; for operators.")
+@click.option("--number", type=click.IntRange(1, 65535), help="Port number; for operators.")
 @user_option
 @with_client
 async def create(
     settings: Settings, client: Client, task_name: str, service: str, number: int | None, user: str
 ) -> None:
-    """Keep a port for SERVICE, a tcp service of your tasks named TASK_NAME.
+    """Reserve a port for SERVICE, a tcp service of your tasks named TASK_NAME.
 
-    It leads to whichever task of that name runs, over all its runs. How many you
-    may have is a right (ports:N). A run gets the ports that it finds at its start.
+    It leads to the running task of that name, over all its runs. The right ports:N
+    limits how many you may have. A run gets the ports that exist when it starts.
 
     \b
     Examples:
@@ -77,6 +77,6 @@ async def bind(
 @_PORT
 @with_client
 async def delete(settings: Settings, client: Client, number: int) -> None:
-    """Give a port back; a run that has it keeps it to its end."""
+    """Release a port; a run that uses it keeps it until it ends."""
     await client.ports.delete(number)
-    note(settings, f"port {number} is given back")
+    note(settings, f"port {number} is released")

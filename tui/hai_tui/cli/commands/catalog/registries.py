@@ -38,15 +38,15 @@ async def list_registries(settings: Settings, client: Client) -> None:
 @click.option(
     "--password", "has_password", is_flag=True, help="Ask for the password, or read stdin."
 )
-@click.option("--plain-http/--tls", default=None, help="Without TLS; own network only.")
+@click.option("--plain-http/--tls", default=None, help="Without TLS; only for your own network.")
 @click.option("--pull-secret", metavar="NAME", help="Kubernetes secret that nodes pull with.")
 @click.pass_obj
 def set_registry(settings: Settings, /, prefix: str, has_password: bool, **changes: Any) -> int:
-    """Say how images whose path begins with PREFIX are asked for.
+    """Set how the server queries the registry of images whose path begins with PREFIX.
 
-    PREFIX is a host, host:port or host/project; of several the longest counts. What
-    is not named stays as it is. The password is asked for, or read from stdin; the
-    server stores it and shows it to nobody.
+    PREFIX is a host, host:port or host/project; the longest matching one counts.
+    Options that are not given stay as they are. The password is asked for, or read
+    from stdin; the server stores it and shows it to nobody.
 
     \b
     Examples:
@@ -80,6 +80,6 @@ async def _find(client: Client, prefix: str) -> Registry:
 @_PREFIX
 @with_client
 async def delete(settings: Settings, client: Client, prefix: str) -> None:
-    """Forget a registry, its account and its password."""
+    """Delete a registry, its account and its password."""
     await client.images.delete_registry(prefix)
     note(settings, f"registry {prefix} is deleted")

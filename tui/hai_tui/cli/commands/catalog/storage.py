@@ -27,7 +27,7 @@ _HOST_TYPES = ("Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket
 
 @click.group("storage", cls=HaiGroup)
 def storage() -> None:
-    """List what tasks see of the storage; change the rules (operators)."""
+    """List the mounts of tasks; change the mount rules (operators)."""
 
 
 @storage.command("list", cls=TableCommand)
@@ -35,7 +35,7 @@ def storage() -> None:
 @user_option
 @with_client
 async def list_mounts(settings: Settings, client: Client, task_id: int, user: str) -> None:
-    """List what your tasks see, or those of a user, or one task.
+    """List the mounts of your tasks, of a user's tasks, or of one task.
 
     \b
     Examples:
@@ -54,7 +54,7 @@ async def list_mounts(settings: Settings, client: Client, task_id: int, user: st
 @storage.command("rules", cls=TableCommand)
 @with_client
 async def rules(settings: Settings, client: Client) -> None:
-    """List the rules that mounts come from."""
+    """List the rules that make mounts."""
     show(settings, RULES, await client.storage.rules())
 
 
@@ -78,14 +78,27 @@ def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 )
 @click.option("--kind", type=click.Choice(_KINDS), default="host-path", show_default=True)
 @click.option("--write", "writable", is_flag=True, help="Tasks may write. Default: read only.")
-@click.option("--when", "conditions", multiple=True, metavar="EXPR", help="Only then. Repeatable.")
-@click.option("--code", "mount_code", type=click.IntRange(0), default=0, help="Only with the bits.")
-@click.option("--host-type", type=click.Choice(_HOST_TYPES), help="What must be there.")
 @click.option(
-    "--attribute", "attributes", multiple=True, callback=_pairs, metavar="A=B", help="Of csi."
+    "--when", "conditions", multiple=True, metavar="EXPR", help="Only if this is true. Repeatable."
 )
-@click.option("--remove", "removes", is_flag=True, help="Take away what other rules mount.")
-@click.option("--force", is_flag=True, help="Although it contradicts another rule.")
+@click.option(
+    "--code",
+    "mount_code",
+    type=click.IntRange(0),
+    default=0,
+    help="Only for tasks with these bits of mount_code.",
+)
+@click.option("--host-type", type=click.Choice(_HOST_TYPES), help="What must exist on the node.")
+@click.option(
+    "--attribute",
+    "attributes",
+    multiple=True,
+    callback=_pairs,
+    metavar="A=B",
+    help="Attribute of a csi volume.",
+)
+@click.option("--remove", "removes", is_flag=True, help="Remove what other rules mount.")
+@click.option("--force", is_flag=True, help="Allow a contradiction to another rule.")
 @click.option("--dry-run", "validate_only", is_flag=True, help="Check only.")
 @with_client
 async def add(
@@ -93,10 +106,10 @@ async def add(
 ) -> None:
     """Mount SOURCE at MOUNT_PATH in tasks of the owners. For operators.
 
-    Both may have holes: {user.name}, {user.group}, {task.id}. With --remove no
-    source is needed, and a * at the end of the path stands for any rest. Rules of
+    Both may contain {user.name}, {user.group} and {task.id}. With --remove no
+    source is needed, and a * at the end of the path matches any rest. Rules of
     a user come after those of groups, rules with a condition after those without;
-    what comes later is used.
+    the last rule wins.
 
     \b
     Examples:
@@ -136,7 +149,7 @@ def _note_warnings(settings: Settings, warnings: Any) -> None:
 )
 @with_client
 async def delete(settings: Settings, client: Client, ids: tuple[int, ...]) -> None:
-    """Delete rules; runs that have started keep what they see."""
+    """Delete rules; started runs keep their mounts."""
     for id in ids:
         await client.storage.delete_rule(id)
         note(settings, f"rule {id} is deleted")

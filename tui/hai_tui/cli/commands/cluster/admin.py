@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 @click.group("admin", cls=HaiGroup)
 def admin() -> None:
-    """Look into a server (operators)."""
+    """Inspect a server (operators)."""
 
 
-@admin.command("snapshot", short_help="Write down what the scheduler knows.")
+@admin.command("snapshot", short_help="Write the state of the scheduler.")
 @click.option("--out", metavar="FILE", type=click.Path(), help="Write to a file; else to stdout.")
 @click.option("--anonymize", is_flag=True, help="Give users and names of tasks pseudonyms.")
 @with_client
 async def snapshot(settings: Settings, client: Client, out: str | None, anonymize: bool) -> None:
-    """Write down what the scheduler knows: nodes, tasks, quotas, settings, run times of ended tasks.
+    """Write the state of the scheduler: nodes, tasks, quotas, settings, run times of ended tasks.
 
-    The text is JSON, whatever the format asked for, and holds no program, no
-    variable and no token. `hai simulate` reads it. With --anonymize users are
+    The output is JSON, regardless of --output, and contains no programs,
+    variables or tokens. `hai simulate` reads it. With --anonymize users are
     u1, u2, … and names of tasks x1, x2, …, in alphabetical order.
 
     \b

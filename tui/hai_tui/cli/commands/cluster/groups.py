@@ -66,9 +66,9 @@ async def _find_group(client: Client, name: str) -> Group:
 )
 @_GROUP
 @click.argument("changes", metavar="[SETTING=VALUE]...", nargs=-1, type=Setting())
-@click.option("--packed/--no-packed", default=None, help="Small tasks share a node, or not.")
+@click.option("--packed/--no-packed", default=None, help="Whether small tasks share a node.")
 @click.option("--unset", multiple=True, type=Name(), help="Follow the server again; repeatable.")
-@click.option("--preview", is_flag=True, help="Change nothing, tell the effect.")
+@click.option("--preview", is_flag=True, help="Show the effect without changing anything.")
 @with_client
 async def update(
     settings: Settings,
@@ -82,9 +82,9 @@ async def update(
 ) -> None:
     """Change how a group shares its nodes and how its tasks are scheduled.
 
-    A SETTING that is not named stays as it is; an unset one follows the server.
-    `hai group show` lists all of them. With --preview nothing is changed: it is
-    told what the next scheduling pass would do otherwise.
+    A SETTING that is not given stays as it is; an unset one follows the server.
+    `hai group show` lists all of them. With --preview nothing is changed; the
+    command shows what the next scheduling pass would do differently.
 
     \b
     Examples:

@@ -67,7 +67,7 @@ _REASON = click.option("--reason", default="", help="Why; shown to everybody.")
 @_REASON
 @click.pass_obj
 def cordon(settings: Settings, names: tuple[str, ...], reason: str) -> int:
-    """Let nodes take no new work; what runs there runs on."""
+    """Stop new work on nodes; running tasks continue."""
     return _change_each(
         settings, names, lambda c, name: c.nodes.cordon(name, reason), _done_message("cordoned")
     )
@@ -77,7 +77,7 @@ def cordon(settings: Settings, names: tuple[str, ...], reason: str) -> int:
 @_NAMES
 @click.pass_obj
 def uncordon(settings: Settings, names: tuple[str, ...]) -> int:
-    """Let nodes take work again."""
+    """Allow new work on nodes again."""
     return _change_each(settings, names, lambda c, name: c.nodes.uncordon(name), _uncordoned)
 
 
@@ -86,7 +86,7 @@ def uncordon(settings: Settings, names: tuple[str, ...]) -> int:
 @_REASON
 @click.pass_obj
 def drain(settings: Settings, names: tuple[str, ...], reason: str) -> int:
-    """Let nodes take no new work and suspend what runs there."""
+    """Stop new work on nodes and suspend their tasks."""
     return _change_each(
         settings, names, lambda c, name: c.nodes.drain(name, reason), _done_message("drained")
     )
@@ -105,7 +105,7 @@ def label(settings: Settings, words: tuple[str, ...]) -> int:
     """Set labels of nodes, and remove them.
 
     KEY=VALUE sets a label, KEY- removes it; all other words are nodes. Labels have
-    the form of Kubernetes' own, and are kept beside them.
+    the form of Kubernetes labels, and are stored separately.
 
     \b
     Examples:

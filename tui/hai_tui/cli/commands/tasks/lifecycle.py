@@ -33,10 +33,10 @@ _FINAL_STOP_CODES = frozenset(
 def stop(
     settings: Settings, tasks: tuple[str, ...], kind: Kind, succeeded: bool, failed: bool, yes: bool
 ) -> int:
-    """End tasks. A running program is asked to save first. Asking twice is no error.
+    """End tasks. A running program is asked to save first. Ending a task twice is not an error.
 
-    Several tasks, tasks of others, and tasks for which others wait (`hai list after:12`) are asked about
-    at a terminal, unless --yes is given.
+    At a terminal it asks before it ends several tasks, tasks of others, or tasks that others wait for
+    (`hai list after:12`), unless --yes is given.
 
     \b
     Examples:

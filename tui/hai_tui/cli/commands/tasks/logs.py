@@ -58,11 +58,11 @@ def logs(
     previous: bool,
     **options: Any,
 ) -> int:
-    """Print what a task's programs have printed, over all its runs; of several tasks one after the other,
-    the name before each line.
+    """Print the output of a task's programs over all its runs. For several tasks, print the name of the
+    task before each line.
 
-    With -f it goes on until the task ends, through suspensions and server restarts, and exits with the
-    task's exit code. Ctrl-C stops following; the task runs on.
+    With -f the command continues until the task ends, through suspensions and server restarts, and
+    exits with the task's exit code. Ctrl-C stops following; the task keeps running.
 
     \b
     Examples:

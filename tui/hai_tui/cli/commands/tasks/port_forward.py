@@ -35,11 +35,10 @@ async def port_forward(
     rank: int,
     address: str,
 ) -> None:
-    """Let ports of this machine lead to ports, or services, of a rank, until Ctrl-C.
+    """Forward ports of this machine to ports or services of a rank, until Ctrl-C.
 
-    While the task waits, connections fail; when it runs again they succeed again. A port on which
-    nothing listens yet is told.
-    Whoever can reach the local port is let in as you.
+    While the task waits, connections fail; when it runs again, they succeed. The command warns
+    about ports on which nothing listens yet. Anyone who can reach the local port acts as you.
 
     \b
     Examples:

@@ -35,7 +35,7 @@ def run(settings: Settings, /, files: tuple[str, ...], **options: Any) -> int:
     """Submit tasks that are written in yaml (schema version 2); - reads standard input.
 
     A file may hold several, with --- between them. All files are read and checked before the first is
-    sent. Options replace what the files say. A workspace such as . is meant from the current directory.
+    sent. Options replace what the files say. A workspace such as . is relative to the current directory.
     A task that names no environment gets the active one (--no-inherit: none).
 
     \b

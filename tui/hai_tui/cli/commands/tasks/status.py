@@ -43,7 +43,9 @@ _WAIT_FOR_END = "--wait=finished"
 
 @click.command("status", cls=_StatusCommand)
 @any_tasks
-@click.option("--wait", type=click.Choice(_STATES), metavar="[=STATE]", help="Wait first.")
+@click.option(
+    "--wait", type=click.Choice(_STATES), metavar="[=STATE]", help="Wait for this state first."
+)
 @click.option("--timeout", type=Span(), metavar="TIME", help="How long to wait, such as 10m.")
 @with_client
 async def status(
@@ -56,7 +58,7 @@ async def status(
 ) -> int:
     """Show a task: its state, why it is in it, its ranks, and what its time on nodes was worth.
     An agent that the server has not heard for 10 seconds is shown as silent.
-    Of several tasks each has a row. Without TASK it shows the cluster, and your tasks that have not ended.
+    Several tasks are shown as rows. Without TASK it shows the cluster and your unfinished tasks.
 
     With --wait it first waits for all of them to be finished (or, with --wait=running, in another
     state) and then exits 0, with the exit code of the first that has ended otherwise, or with 124 when

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.option(
     "-r", "--rank", "numbers", callback=parse_ranks, default="all", help="all, 0, 0-3 or 0-3,7."
 )
-@click.option("--sum", "together", is_flag=True, help="These ranks together, not each.")
+@click.option("--sum", "together", is_flag=True, help="All these ranks together.")
 @group_filter
 @since_option
 @until_option
@@ -52,10 +52,10 @@ async def usage(
     group: str,
     **when: Any,
 ) -> None:
-    """Show what the ranks of a task use of CPUs, memory and GPUs over time; without TASK, how busy the cluster is.
+    """Show the CPUs, memory and GPUs that the ranks of a task use over time; without TASK, how busy the cluster is.
 
-    Each block is a step; a blank is one without a measurement. Minutes are kept for 3 hours, 10
-    minutes for 3 days, 2 hours for as long as the task.
+    Each block is a step; a blank was not measured. Steps of one minute are stored for 3 hours,
+    steps of 10 minutes for 3 days, steps of 2 hours for as long as the task.
 
     \b
     Examples:
