@@ -30,7 +30,7 @@ async def test_a_container_is_made_put_away_and_ended_for_good(drive) -> None:
         (made,) = (await client.tasks.list(filter="name:lab-2")).tasks
         client.start(made.id, ["gpu-00"])
         await tui.press("/", *"lab-2", "enter", "o")
-        await tui.shows("Open this in a browser", f"http://t{made.id}.localhost:8080/")
+        await tui.shows("Open this link in a browser", f"http://t{made.id}.localhost:8080/")
         await tui.press("c")
         assert tui.app.clipboard == f"http://t{made.id}.localhost:8080/.hai/login?key=once"
         await tui.press("escape", "x", "y")

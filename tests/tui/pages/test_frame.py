@@ -99,7 +99,7 @@ async def test_whoever_asks_after_the_end_is_not_answered(server, drive) -> None
     ("line", "told"),
     [
         pytest.param("taks", "did you mean task", id="nearest name"),
-        pytest.param("task", "task wants TASK: such as :task 12", id="words are missing"),
+        pytest.param("task", "usage: :task TASK (for example :task 12)", id="words are missing"),
     ],
 )
 async def test_a_line_that_opens_nothing_says_why(server, drive, line: str, told: str) -> None:
@@ -205,7 +205,7 @@ async def test_where_letters_are_typed_they_are_no_keys(server, drive) -> None:
 async def test_a_page_that_wants_two_words_says_so(server, drive) -> None:
     async with drive(server.profile) as tui:
         await tui.press(":", *"diff", "space", "1", "enter")
-        await tui.shows("diff wants TASK TASK: such as :diff 12 13")
+        await tui.shows("usage: :diff TASK TASK (for example :diff 12 13)")
 
 
 async def test_keys_in_a_field_are_done_in_the_order_in_which_they_come(server, drive) -> None:

@@ -65,7 +65,7 @@ async def test_nothing_printed_is_said(server, drive, ended) -> None:
     ("words", "told"),
     [
         pytest.param("logs 99", "✗ there is no task 99", id="no such task"),
-        pytest.param("logs 1 x", "'x' is no rank", id="no rank"),
+        pytest.param("logs 1 x", "'x' is not a rank", id="no rank"),
     ],
 )
 async def test_what_can_not_be_opened_is_said(server, drive, ended, words: str, told: str) -> None:
@@ -113,7 +113,7 @@ async def test_what_would_be_looked_for_without_end_is_given_up(
         await tui.shows("xxy")
         for key in "/&":
             await tui.press(key, *"(x+)+y", "enter")
-            await tui.shows("“(x+)+y” takes too long to look for")
+            await tui.shows("the search for “(x+)+y” takes too long")
         await tui.press("s", "ctrl+u", *str(tmp_path / "log"), "enter")
         await tui.shows("[USAGE]")
         await tui.press("&", "ctrl+u", *"y$", "enter", "/", "ctrl+u", *"x+y", "enter")
@@ -181,7 +181,7 @@ async def test_search_goes_beyond_what_is_held(server, drive, ended) -> None:
         await tui.press("/", *"needle", "enter")
         await tui.shows("here is the Needle", "line 4 ")  # at the end one looks back
         await tui.press("n")
-        await tui.shows("does not occur below; N looks above")
+        await tui.shows("does not occur below; N searches above")
         await tui.press("/", *"line 2999\\d", "enter")
         await tui.shows("line 29990")
         await tui.press("n")
