@@ -31,7 +31,7 @@ def a_dataset(name: str = "d", path: str = "/data/d", **more: Any) -> dpb.Create
 
 
 @pytest.mark.parametrize("visibility", SEEN_BY)
-async def test_who_sees_a_dataset(platform: Any, visibility: Any) -> None:
+async def test_visibility_of_datasets(platform: Any, visibility: Any) -> None:
     await platform.directory.grant(Grant("ada", False, "manage_storage"))
     ada = await platform.caller("ada")
     await ada.datasets.CreateDataset(a_dataset(visibility=visibility, user_group="vision"))
@@ -54,7 +54,9 @@ async def test_who_sees_a_dataset(platform: Any, visibility: Any) -> None:
         pytest.param(a_dataset(user_group="speech"), id="private, of others"),
     ],
 )
-async def test_who_makes_which_dataset(platform: Any, expect_refusal: Any, refused: Any) -> None:
+async def test_permission_to_create_datasets(
+    platform: Any, expect_refusal: Any, refused: Any
+) -> None:
     ada, olga = await platform.caller("ada"), await platform.caller("olga")
     async with expect_refusal() as why:
         await ada.datasets.CreateDataset(refused)
@@ -65,14 +67,14 @@ async def test_who_makes_which_dataset(platform: Any, expect_refusal: Any, refus
 @pytest.mark.parametrize(
     "path", ["data", "", "/", "/data/../etc", "/..", "/./x", "/a//b", "/a/", "/a\nb", "/a\0"]
 )
-async def test_paths_are_whole(platform: Any, expect_refusal: Any, path: str) -> None:
+async def test_paths_must_be_absolute(platform: Any, expect_refusal: Any, path: str) -> None:
     ada = await platform.caller("ada")
     async with expect_refusal() as why:
         await ada.datasets.CreateDataset(a_dataset(path=path))
     assert "dataset.path" in dict(why[0].violations)
 
 
-async def test_everything_that_is_wrong_is_told_at_once(platform: Any, expect_refusal: Any) -> None:
+async def test_all_violations_are_reported_together(platform: Any, expect_refusal: Any) -> None:
     ada = await platform.caller("ada")
     wrong = a_dataset("a/b", "x", version="1:2", visibility=DATASET_VISIBILITY_GROUP, size_bytes=-1)
     async with expect_refusal() as why:
@@ -93,7 +95,9 @@ async def heard(platform: Any, name: str, **more: Any) -> list[str]:
     return [message.text for message in found.messages]
 
 
-async def test_who_hears_what_until_when(platform: Any, expect_refusal: Any) -> None:
+async def test_messages_reach_their_subjects_until_they_expire(
+    platform: Any, expect_refusal: Any
+) -> None:
     olga = await platform.caller("olga")
     await olga.messages.CreateMessage(telling("to all"))
     await olga.messages.CreateMessage(telling("to vision", "vision", subject_is_group=True))
@@ -111,7 +115,7 @@ async def test_who_hears_what_until_when(platform: Any, expect_refusal: Any) -> 
     assert why[0].code is C.PERMISSION_DENIED
 
 
-async def test_what_is_no_message(platform: Any, expect_refusal: Any) -> None:
+async def test_invalid_messages_are_refused(platform: Any, expect_refusal: Any) -> None:
     olga = await platform.caller("olga")
     old = telling(" ", subject_is_group=True)
     old.message.expire_time.FromSeconds(1)

@@ -37,7 +37,7 @@ async def running(platform: Any, user: str, *nodes: str) -> None:
     await platform.task_manager.apply(task.id, ev.RunPlaced(nodes, Priority.NORMAL, "fits"))
 
 
-async def test_tenants_are_named_to_those_who_may_know(platform: Any) -> None:
+async def test_names_of_tenants_are_shown_only_to_permitted_callers(platform: Any) -> None:
     await running(platform, "bob", "n0", "n1")
     ada, olga = await platform.caller("ada"), await platform.caller("olga")
     for caller, name in ((ada, ""), (olga, "of bob")):
@@ -46,7 +46,7 @@ async def test_tenants_are_named_to_those_who_may_know(platform: Any) -> None:
         assert tenants == [(1, name, "bob", 1, 1)]
 
 
-async def test_a_watch_sees_nodes_and_tenants_change_and_resumes(platform: Any) -> None:
+async def test_watch_reports_changes_of_nodes_and_tenants_and_resumes(platform: Any) -> None:
     ada, olga = await platform.caller("ada"), await platform.caller("olga")
     watch = ada.nodes.WatchNodes(npb.WatchNodesRequest())
     first = await watch.read()
@@ -64,7 +64,7 @@ async def test_a_watch_sees_nodes_and_tenants_change_and_resumes(platform: Any) 
 
 
 @pytest.mark.parametrize("cordoned_in_hai", [False, True])
-async def test_a_node_that_kubectl_has_cordoned_is_not_said_to_take_work(
+async def test_uncordon_is_refused_for_a_node_that_kubectl_cordoned(
     platform: Any, cordoned_in_hai: bool
 ) -> None:
     olga = await platform.caller("olga")
@@ -92,7 +92,7 @@ async def test_a_node_that_kubectl_has_cordoned_is_not_said_to_take_work(
     assert not platform.cluster.nodes()["n2"].cordoned
 
 
-async def test_many_nodes_come_in_parts_of_a_moment_each(platform: Any) -> None:
+async def test_many_nodes_are_sent_in_small_parts(platform: Any) -> None:
     names = [f"n{i}" for i in range(3000)]
     await platform.cluster.update_nodes([Node(name, gpus=8) for name in names])
     ada = await platform.caller("ada")
@@ -105,7 +105,7 @@ async def test_many_nodes_come_in_parts_of_a_moment_each(platform: Any) -> None:
     assert max(part.ByteSize() for part in parts) <= 70_000
 
 
-async def test_who_watches_nodes_does_not_count_them_with_each_change_of_a_task(
+async def test_changes_of_tasks_do_not_refresh_nodes_each_time(
     platform: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counts = 0
@@ -127,7 +127,7 @@ async def test_who_watches_nodes_does_not_count_them_with_each_change_of_a_task(
     waits.cancel()
 
 
-async def test_a_watch_of_nothing_is_refused(platform: Any) -> None:
+async def test_watch_of_nothing_is_refused(platform: Any) -> None:
     ada = await platform.caller("ada")
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await ada.watches.Watch(WatchRequest()).read()
@@ -153,9 +153,7 @@ async def test_groups_and_their_numbers(platform: Any) -> None:
     assert changed == expected
 
 
-async def test_a_group_is_not_repacked_under_those_who_hold_its_nodes(
-    platform: Any, expect_refusal: Any
-) -> None:
+async def test_group_in_use_cannot_be_repacked(platform: Any, expect_refusal: Any) -> None:
     olga = await platform.caller("olga")
     await running(platform, "ada", "n0")
     async with expect_refusal() as why:
@@ -168,7 +166,7 @@ async def test_a_group_is_not_repacked_under_those_who_hold_its_nodes(
     await olga.nodes.UpdateGroup(npb.UpdateGroupRequest(name="default", packed=True))
 
 
-async def test_a_group_is_not_repacked_while_runs_are_being_placed(
+async def test_group_is_not_repacked_while_runs_are_being_placed(
     platform: Any, expect_refusal: Any
 ) -> None:
     olga = await platform.caller("olga")
@@ -183,7 +181,7 @@ async def test_a_group_is_not_repacked_while_runs_are_being_placed(
     assert why[0].reason == "GROUP_IN_USE"
 
 
-async def test_a_new_node_makes_room_for_submissions(
+async def test_new_node_makes_room_for_submissions(
     platform: Any, make_spec: Any, expect_refusal: Any
 ) -> None:
     from hai.v1 import task_service_pb2 as pb
@@ -232,7 +230,7 @@ async def test_quotas_with_their_use(platform: Any) -> None:
         ),
     ],
 )
-async def test_users_are_checked(
+async def test_users_are_validated(
     platform: Any, expect_refusal: Any, user: user_pb2.User, fields: set[str]
 ) -> None:
     root = await platform.caller("root")
@@ -248,7 +246,7 @@ async def test_users_are_checked(
         pytest.param(2**62, "year 9999", id="beyond every calendar"),
     ],
 )
-async def test_a_token_ends_in_a_time_that_can_be_told(
+async def test_expiry_of_a_token_must_be_representable(
     platform: Any, expect_refusal: Any, seconds: int, message: str
 ) -> None:
     ada, request = await platform.caller("ada"), upb.CreateTokenRequest(scope=2)
@@ -259,7 +257,7 @@ async def test_a_token_ends_in_a_time_that_can_be_told(
     assert message in why[0].violations[0][1]
 
 
-async def test_the_secret_of_a_token_is_told_once(platform: Any) -> None:
+async def test_secret_of_a_token_is_returned_once(platform: Any) -> None:
     ada = await platform.caller("ada")
     token = await ada.users.CreateToken(upb.CreateTokenRequest(scope=1, description="laptop"))
     await platform.with_token(token.secret).users.WhoAmI(upb.WhoAmIRequest())
@@ -267,7 +265,7 @@ async def test_the_secret_of_a_token_is_told_once(platform: Any) -> None:
     assert [(t.description, t.secret) for t in listed] == [("laptop", ""), ("", "")]
 
 
-async def test_tokens_of_nobody_are_not_there(platform: Any, expect_refusal: Any) -> None:
+async def test_tokens_of_an_unknown_user_are_not_found(platform: Any, expect_refusal: Any) -> None:
     root = await platform.caller("root")
     async with expect_refusal() as why:
         await root.users.ListTokens(upb.ListTokensRequest(user="nobody"))

@@ -30,7 +30,7 @@ def lab(number: int) -> Task:
     return replace(task, spec=replace(task.spec, task_type=TaskType.JUPYTER))
 
 
-async def test_a_container_that_ran_often_leaves_nothing(directory: Directory) -> None:
+async def test_tokens_of_all_runs_are_deleted(directory: Directory) -> None:
     for _ in range(20):
         secret = await container_tokens.make_token(directory, lab(1), NOW)
         assert directory.identify(secret, NOW).scope is TokenScope.CONTAINER
@@ -40,7 +40,7 @@ async def test_a_container_that_ran_often_leaves_nothing(directory: Directory) -
     assert directory.tokens_of("ada") == ()
 
 
-async def test_other_tokens_stay_whatever_they_are_called(directory: Directory) -> None:
+async def test_other_tokens_are_kept_whatever_their_description(directory: Directory) -> None:
     await container_tokens.make_token(directory, lab(1), NOW)
     await container_tokens.make_token(directory, lab(11), NOW)
     called = "dev container 1, run 1"
@@ -53,7 +53,7 @@ async def test_other_tokens_stay_whatever_they_are_called(directory: Directory) 
     ]
 
 
-async def test_what_a_killed_server_left_is_swept(directory: Directory) -> None:
+async def test_tokens_that_a_killed_server_left_are_deleted(directory: Directory) -> None:
     """It was killed between the end of a run and the deletion of its token."""
     begun = replace(lab(1), state=TaskState.RUNNING)
     secrets = [await container_tokens.make_token(directory, task, NOW) for task in (begun, lab(2))]

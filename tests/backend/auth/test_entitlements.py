@@ -37,14 +37,14 @@ GRANTS = st.builds(Grant, NAMES, st.booleans(), st.sampled_from(["cap:A", "cap:B
 
 
 @given(st.lists(QUOTAS), st.lists(QUOTAS))
-def test_of_quotas_all_that_concern_a_user_count(put: list[Quota], removed: list[Quota]) -> None:
+def test_indexed_quotas_equal_a_full_scan(put: list[Quota], removed: list[Quota]) -> None:
     index = filled(QuotaIndex(USERS), put, removed)
     for user in USERS.values():
         assert index.by_user(NOW)[user.name] == effective_quotas(user, index.all(), NOW)
 
 
 @given(st.lists(GRANTS), st.lists(GRANTS))
-def test_of_rights_all_that_concern_a_user_count(put: list[Grant], removed: list[Grant]) -> None:
+def test_indexed_rights_equal_a_full_scan(put: list[Grant], removed: list[Grant]) -> None:
     index = filled(GrantIndex(), put, removed)
     for user in USERS.values():
         assert index.with_rights(user, NOW) == with_rights(user, index.all(), NOW)
@@ -73,7 +73,7 @@ class Counted:
         return None
 
 
-def test_the_work_for_quotas_and_rights_grows_with_users_and_not_with_users_times_rows() -> None:
+def test_cost_of_quotas_and_rights_is_linear_in_users() -> None:
     users = {f"u{number}": User(f"u{number}") for number in range(100)}
     kept = [Counted(number) for number in range(100)]
     quota_index, grant_index = filled(QuotaIndex(users), kept, []), filled(GrantIndex(), kept, [])

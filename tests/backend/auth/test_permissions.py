@@ -40,7 +40,7 @@ SHARED = a_task(user="ada", shared_in_group=True)
         pytest.param(CAREFUL, PRIVATE, True, False, id="an operator's token for own tasks"),
     ],
 )
-def test_who_sees_and_who_changes_a_task(
+def test_permission_to_see_and_change_a_task(
     who: Identity, task: object, sight: bool, change: bool
 ) -> None:
     assert can_see_task(who, task, ("vision",)) is sight  # type: ignore[arg-type]
@@ -51,14 +51,14 @@ def test_who_sees_and_who_changes_a_task(
         require_may_modify(who, task)  # type: ignore[arg-type]
 
 
-def test_a_token_for_ones_own_things_changes_no_others() -> None:
+def test_narrow_token_changes_no_resources_of_others() -> None:
     require_reach(OPERATOR, "ada", "workspace w")
     require_reach(CAREFUL, "olga", "workspace w")
     with pytest.raises(Denied, match="workspace w belongs to ada; a token of scope SUBMIT"):
         require_reach(CAREFUL, "ada", "workspace w")
 
 
-def test_in_a_dev_container_nobody_acts_for_another() -> None:
+def test_nobody_acts_as_another_user_in_a_dev_container() -> None:
     bob_as_ada, lab = replace(ADA, holder="bob"), replace(PRIVATE.spec, task_type=TaskType.JUPYTER)
     require_oneself(ADA, lab, "dev container 1")
     require_oneself(bob_as_ada, PRIVATE.spec, "dev container 1")
@@ -66,7 +66,7 @@ def test_in_a_dev_container_nobody_acts_for_another() -> None:
         require_oneself(bob_as_ada, lab, "dev container 1")
 
 
-def test_a_right_is_had_by_name_or_by_role() -> None:
+def test_right_comes_from_a_grant_or_a_role() -> None:
     assert Identity(User("ada", rights=("assign_nodes",))).has_right("assign_nodes")
     assert not ADA.has_right("assign_nodes")
     assert OPERATOR.has_right("assign_nodes")
@@ -83,12 +83,12 @@ def test_a_right_is_had_by_name_or_by_role() -> None:
         pytest.param(User("ada", Role.OPERATOR, ("speech",)), "vision, x", id="group and right"),
     ],
 )
-def test_what_somebody_has_lost(now: User, less: str) -> None:
+def test_lost_permissions_are_named(now: User, less: str) -> None:
     before = Identity(User("ada", Role.OPERATOR, ("vision",), rights=("x",)))
     assert lost_permissions(before, Identity(now)) == less
 
 
-def test_things_of_people() -> None:
+def test_account_resources_are_for_the_user_and_admins() -> None:
     require_self_or_admin(ADA, "ada", "tokens")
     require_self_or_admin(Identity(User("root", Role.ADMIN)), "ada", "tokens")
     for who in (BOB, OPERATOR):

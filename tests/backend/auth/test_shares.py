@@ -34,12 +34,14 @@ def members(users: list[User], *shares: Share) -> dict[tuple[str, str], set[str]
         pytest.param(("staff", "speech"), {"speech"}, id="the first that has a share"),
     ],
 )
-def test_which_share_counts(groups: tuple[str, ...], counted: set[str]) -> None:
+def test_user_belongs_to_the_share_of_the_first_group(
+    groups: tuple[str, ...], counted: set[str]
+) -> None:
     found = members([User("ada", groups=groups)], VISION, SPEECH)
     assert {name for (name, _), users in found.items() if users} == counted
 
 
-def test_each_node_group_asks_anew() -> None:
+def test_each_node_group_has_its_own_shares() -> None:
     ada = User("ada", groups=("vision", "speech"))
     assert members([ada], VISION, SPEECH, ELSEWHERE) == {
         ("vision", "default"): {"ada"},
@@ -48,12 +50,12 @@ def test_each_node_group_asks_anew() -> None:
     }
 
 
-def test_users_who_are_not_active_may_still_hold_nodes() -> None:
+def test_inactive_users_are_members_of_shares() -> None:
     eve = User("eve", groups=("vision",), active=False)
     assert members([eve], VISION) == {("vision", "default"): {"eve"}}
 
 
-async def test_rows_follow_every_change_and_ring() -> None:
+async def test_rows_follow_every_change_and_notify() -> None:
     rung: list[int] = []
     made = Directory(MemoryStore(), changed=lambda: rung.append(1))
     await made.load()
@@ -76,14 +78,14 @@ async def test_rows_follow_every_change_and_ring() -> None:
     assert len(rung) == 7
 
 
-async def test_rows_are_made_once_for_each_change() -> None:
+async def test_rows_are_computed_once_for_each_change() -> None:
     made = Directory(MemoryStore())
     await made.set_share(VISION)
     rows = made.share_rows()
     assert made.share_rows() is rows
 
 
-async def test_shares_are_there_again_after_a_restart() -> None:
+async def test_shares_survive_a_restart() -> None:
     store = MemoryStore()
     made = Directory(store)
     await made.create_user(User("ada", groups=("vision",)))
@@ -99,7 +101,7 @@ class _FullDisk(MemoryStore):
         raise HaiError("disk full")
 
 
-async def test_a_share_that_was_not_written_does_not_count() -> None:
+async def test_share_that_was_not_stored_does_not_count() -> None:
     made = Directory(_FullDisk())
     with pytest.raises(HaiError):
         await made.set_share(VISION)

@@ -29,7 +29,7 @@ async def directory_with(*users: User) -> Directory:
     return made
 
 
-def test_secrets_are_new_and_only_their_digest_is_kept() -> None:
+def test_secrets_are_random_and_only_their_digest_is_stored() -> None:
     one, two = tokens.new_secret(), tokens.new_secret()
     assert one != two
     assert one.startswith("hai_")
@@ -49,7 +49,7 @@ def test_secrets_are_new_and_only_their_digest_is_kept() -> None:
         ("Basic abc", None),
     ],
 )
-def test_what_is_a_bearer_token(header: str | None, secret: str | None) -> None:
+def test_bearer_token_is_parsed(header: str | None, secret: str | None) -> None:
     if secret is not None:
         assert tokens.parse_bearer(header) == secret
         return
@@ -95,7 +95,7 @@ async def test_each_cause_of_refusal_has_its_own_reason(
     assert secret == "" or secret not in str(caught.value)
 
 
-async def test_everything_is_there_again_after_a_restart() -> None:
+async def test_directory_survives_a_restart() -> None:
     store = MemoryStore()
     made = Directory(store)
     await made.load()
@@ -109,7 +109,7 @@ async def test_everything_is_there_again_after_a_restart() -> None:
     assert all(secret not in repr(token) for token in await store.tokens())
 
 
-async def test_the_first_start_makes_an_admin_once() -> None:
+async def test_bootstrap_creates_one_admin() -> None:
     made = await directory_with()
     secret = await made.bootstrap("root", NOW)
     assert secret is not None
@@ -117,7 +117,7 @@ async def test_the_first_start_makes_an_admin_once() -> None:
     assert await made.bootstrap("root", NOW) is None
 
 
-async def test_a_first_start_that_broke_off_is_finished() -> None:
+async def test_interrupted_bootstrap_is_completed() -> None:
     made = await directory_with(User("root", Role.ADMIN))
     secret = await made.bootstrap("root", NOW)
     assert secret is not None
@@ -147,7 +147,7 @@ async def test_inactive_users_and_groups() -> None:
     assert made.groups_of("nobody") == ()
 
 
-async def test_a_token_that_is_not_there() -> None:
+async def test_unknown_token_is_refused() -> None:
     made = await directory_with(User("ada"))
     with pytest.raises(NotFound):
         await made.revoke_token(5)
@@ -169,7 +169,7 @@ class Counted:
         return f"u{self.id}"
 
 
-def test_the_tokens_of_one_are_found_without_asking_all() -> None:
+def test_tokens_of_a_user_are_found_without_a_scan() -> None:
     ring = tokens.Keyring()
     for number in range(100):
         ring.put(cast(Token, Counted(number)))
@@ -180,7 +180,7 @@ def test_the_tokens_of_one_are_found_without_asking_all() -> None:
     assert Counted.asked <= 2
 
 
-async def test_whose_token_it_is_and_who_holds_it() -> None:
+async def test_tokens_are_found_by_user_and_holder() -> None:
     made = await directory_with(User("ada"), User("bob"))
     own, _ = await made.create_token("ada", TokenScope.ALL, NOW)
     lent, _ = await made.create_token("ada", TokenScope.ALL, NOW, holder="bob")
@@ -194,7 +194,7 @@ async def test_whose_token_it_is_and_who_holds_it() -> None:
     assert [len(made.tokens_of(name)) for name in ("ada", "bob")] == [1, 0]
 
 
-async def test_nobody_waits_for_the_end_of_a_token_that_was_revoked() -> None:
+async def test_revoked_tokens_have_no_next_expiry() -> None:
     made = await directory_with(User("ada"))
     soon, _ = await made.create_token("ada", TokenScope.ALL, NOW, expires_at=NOW + 10)
     await made.create_token("ada", TokenScope.ALL, NOW, expires_at=NOW + 20)
@@ -228,12 +228,12 @@ STAFF = Quota("staff", True, "default", Priority.HIGH, 6)
         ),
     ],
 )
-def test_which_quota_counts(rows: list[Quota], nodes: int | None) -> None:
+def test_effective_quota_of_a_user(rows: list[Quota], nodes: int | None) -> None:
     found = effective_quotas(ADA, rows, NOW)
     assert found == (() if nodes is None else (QuotaRow("ada", "default", Priority.HIGH, nodes),))
 
 
-def test_of_node_limits_the_smallest_counts() -> None:
+def test_smallest_total_limit_counts() -> None:
     rows = [replace(q, priority=Priority.AUTO) for q in (VISION, STAFF)]
     assert effective_quotas(ADA, rows, NOW)[0].nodes == 4
 
@@ -256,7 +256,7 @@ class _FullDisk(MemoryStore):
         raise HaiError("disk full")
 
 
-async def test_what_was_not_written_is_not_believed() -> None:
+async def test_change_that_was_not_stored_has_no_effect() -> None:
     made = Directory(_FullDisk())
     with pytest.raises(HaiError):
         await made.create_user(User("ada"))
@@ -268,7 +268,7 @@ async def test_what_was_not_written_is_not_believed() -> None:
     st.tuples(*[st.integers(0, 10**6)] * 3),
     st.tuples(*[st.integers(0, 10**6)] * 3),
 )
-def test_a_run_token_is_good_for_one_rank_only(
+def test_run_token_is_valid_for_one_rank_only(
     secret: bytes, one: tuple[int, int, int], two: tuple[int, int, int]
 ) -> None:
     token = tokens.run_token(secret, *one)

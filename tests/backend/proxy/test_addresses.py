@@ -14,7 +14,7 @@ SERVICE = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?", fullmatch=True)
 
 
 @given(st.integers(1, 10**12), st.one_of(st.just(""), SERVICE), st.sampled_from([NAMES, PATHS]))
-def test_what_is_told_leads_back(task_id: int, service: str, addresses: Addresses) -> None:
+def test_url_is_parsed_back(task_id: int, service: str, addresses: Addresses) -> None:
     origin = addresses.origin(task_id, service)
     base = addresses.base_url(task_id, service)
     target = addresses.parse(origin.removeprefix("https://"), f"{base}a/b")
@@ -40,7 +40,7 @@ def test_what_is_told_leads_back(task_id: int, service: str, addresses: Addresse
         pytest.param("t5.hai.example.org:x", "/", id="no port"),
     ],
 )
-def test_what_is_no_place(host: str, path: str) -> None:
+def test_unknown_hosts_have_no_target(host: str, path: str) -> None:
     assert NAMES.parse(host, path) is None
 
 
@@ -57,11 +57,11 @@ def test_what_is_no_place(host: str, path: str) -> None:
         "//t/5/main/",
     ],
 )
-def test_what_is_no_path(path: str) -> None:
+def test_invalid_paths_have_no_target(path: str) -> None:
     assert PATHS.parse("hai.example.org:8443", path) is None
 
 
-def test_what_belongs_to_the_proxy() -> None:
+def test_paths_of_the_proxy_are_recognized() -> None:
     assert NAMES.parse("T5.HAI.example.org:443", "/.hai/login") == Target(
         5, "", "/.hai/login", "", True
     )
@@ -85,7 +85,7 @@ def test_addresses_from_settings() -> None:
     )
 
 
-def test_an_address_of_ipv6() -> None:
+def test_address_of_ipv6() -> None:
     where = addresses_of("http://[fd00::1]:7480", True, "", False)
     assert where.url(5, "") == "http://[fd00::1]:7480/t/5/main/"
     for host in ("[fd00::1]:7480", "[FD00::1]"):

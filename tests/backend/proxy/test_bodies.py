@@ -49,7 +49,7 @@ async def pieces(count: int, pause: float) -> AsyncIterator[bytes]:
         await asyncio.sleep(pause)
 
 
-async def test_a_slow_body_arrives_as_long_as_it_goes_on() -> None:
+async def test_slow_body_arrives_while_it_makes_progress() -> None:
     async with (
         proxied() as (browser, url),
         browser.post(url, data=pieces(12, PATIENCE / 8)) as answer,
@@ -57,7 +57,7 @@ async def test_a_slow_body_arrives_as_long_as_it_goes_on() -> None:
         assert await answer.text() == "12"
 
 
-async def test_a_body_that_does_not_go_on_is_given_up() -> None:
+async def test_stalled_body_times_out() -> None:
     async with proxied() as (browser, url):
         disconnected = asyncio.Event()
 

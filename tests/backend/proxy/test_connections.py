@@ -92,7 +92,7 @@ def is_open(wire: Wire) -> bool:
         pytest.param((send_request("/eve"),), id="signed in, asks nothing more"),
     ],
 )
-async def test_who_does_not_go_on_is_cut(heads: tuple[str, ...]) -> None:
+async def test_connection_without_a_request_is_aborted(heads: tuple[str, ...]) -> None:
     async with proxy_server(LIMITS) as here:
         wire = await here.knock(*heads)
         assert here.connections.count == 1
@@ -100,7 +100,7 @@ async def test_who_does_not_go_on_is_cut(heads: tuple[str, ...]) -> None:
         assert here.connections.count == 0
 
 
-async def test_a_drop_now_and_then_buys_no_time() -> None:
+async def test_single_bytes_do_not_extend_the_timeout() -> None:
     async with proxy_server(LIMITS) as here:
         _, writer = await here.knock("GET / HTTP/1.1\r\n")
 
@@ -113,7 +113,7 @@ async def test_a_drop_now_and_then_buys_no_time() -> None:
             await drip()
 
 
-async def test_of_many_strangers_the_first_makes_room_and_users_stay() -> None:
+async def test_oldest_anonymous_connection_is_closed_and_users_are_kept() -> None:
     async with proxy_server(PATIENT) as here:
         user = await here.knock(send_request("/eve"))
         strangers = [await here.knock(send_request("/")) for _ in range(5)]
@@ -122,7 +122,7 @@ async def test_of_many_strangers_the_first_makes_room_and_users_stay() -> None:
         assert here.connections.count == 4
 
 
-async def test_a_user_has_so_many_and_takes_none_of_others() -> None:
+async def test_connections_are_limited_per_user() -> None:
     async with proxy_server(PATIENT) as here:
         for _ in range(2):
             await here.knock(send_request("/eve"))
@@ -139,7 +139,7 @@ async def test_a_user_has_so_many_and_takes_none_of_others() -> None:
         assert b"full" not in await reader.readuntil(b"END")
 
 
-async def test_a_connection_that_others_use_too_counts_for_the_last_one() -> None:
+async def test_shared_connection_counts_for_its_last_user() -> None:
     """As ingresses have them."""
     async with proxy_server(PATIENT) as here:
         for _ in range(2):
@@ -150,7 +150,7 @@ async def test_a_connection_that_others_use_too_counts_for_the_last_one() -> Non
             assert (b"full" in await reader.readuntil(b"END")) is is_refused
 
 
-async def test_a_connection_that_never_came_to_be_is_not_counted() -> None:
+async def test_failed_connection_is_not_counted() -> None:
     connections = Connections(PATIENT)
     guarded = connections.guard(asyncio.Protocol)
     assert connections.count == 1

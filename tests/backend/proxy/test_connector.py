@@ -40,7 +40,7 @@ def tunnels() -> Tunnels:
     return Tunnels(hub)
 
 
-async def test_bytes_come_and_the_end_is_told(tunnels: Tunnels) -> None:
+async def test_bytes_and_end_reach_the_protocol(tunnels: Tunnels) -> None:
     peer, closed = Peer(), list[bool]()
     with tunnels.opened(KEY, TunnelTarget(port=22), "ada") as tunnel:
         TunnelTransport(tunnel, peer, lambda: closed.append(True))
@@ -53,7 +53,7 @@ async def test_bytes_come_and_the_end_is_told(tunnels: Tunnels) -> None:
 @pytest.mark.parametrize(
     "failure", [ValueError("not http"), asyncio.CancelledError()], ids=["an error", "cancelled"]
 )
-async def test_a_direction_that_fails_ends_the_connection(
+async def test_direction_that_fails_ends_the_connection(
     tunnels: Tunnels, failure: BaseException
 ) -> None:
     """Or it would be held for ever, and the caller would wait."""
@@ -67,7 +67,7 @@ async def test_a_direction_that_fails_ends_the_connection(
     assert closed == [True]
 
 
-async def test_a_write_that_fails_ends_the_connection(
+async def test_write_that_fails_ends_the_connection(
     tunnels: Tunnels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fails(self: Tunnel, message: pb.CarryResponse) -> bool:

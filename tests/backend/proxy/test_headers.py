@@ -38,11 +38,11 @@ def service_headers(*headers: tuple[str, str], connection: str = "") -> dict[str
         *("Sec-WebSocket-Key", "X-Hai-Anything", "X_Hai_User", "x_forwarded_for", "X-Hai_User"),
     ],
 )
-def test_what_does_not_reach_a_service(name: str) -> None:
+def test_headers_that_are_not_forwarded_to_a_service(name: str) -> None:
     assert name.lower() not in service_headers((name, "x"))
 
 
-def test_what_connection_names_goes_no_further() -> None:
+def test_headers_named_by_connection_are_removed() -> None:
     assert "x-private" not in service_headers(("X-Private", "1"), connection="close, X-Private")
     assert service_headers(("X-Other", "1"), connection="close")["x-other"] == "1"
 
@@ -57,11 +57,11 @@ def test_what_connection_names_goes_no_further() -> None:
         pytest.param("xhai_session=s; e", "xhai_session=s; e", id="another name"),
     ],
 )
-def test_our_cookie_stays_here(cookies: str, left: str | None) -> None:
+def test_session_cookie_is_not_forwarded(cookies: str, left: str | None) -> None:
     assert service_headers(("Cookie", cookies)).get("cookie") == left
 
 
-def test_a_service_is_told_who_and_where() -> None:
+def test_service_gets_user_and_public_address() -> None:
     found = service_headers(("Host", "evil"), ("X-Hai-User", "root"))
     assert (found["host"], found["x-hai-user"], found["x-forwarded-proto"]) == (
         "t5.localhost",
@@ -88,18 +88,18 @@ NAMES = st.sampled_from([COOKIE, f" {COOKIE}\t", "x", ""])
 
 
 @given(st.lists(st.tuples(NAMES, st.text('ab= ",\t', max_size=5))))
-def test_our_cookie_counts_where_it_stands_once(pairs: list[tuple[str, str]]) -> None:
+def test_session_cookie_must_occur_once(pairs: list[tuple[str, str]]) -> None:
     header = ";".join(f"{name}={value}" for name, value in pairs)
     ours = [value.strip() for name, value in pairs if name.strip() == COOKIE]
     assert cookie_value(header, COOKIE) == (ours[0] if len(ours) == 1 else "")
 
 
 @given(st.text(max_size=60))
-def test_a_cookie_of_any_shape_is_a_part_of_its_header(header: str) -> None:
+def test_cookie_of_any_shape_is_a_part_of_its_header(header: str) -> None:
     assert cookie_value(header, COOKIE) in header
 
 
-def test_two_sessions_are_none() -> None:
+def test_two_session_cookies_are_ignored() -> None:
     assert cookie_value("hai_session=a; x=1", COOKIE) == "a"
     assert cookie_value("hai_session=a; hai_session=b", COOKIE) == ""
 
@@ -135,10 +135,12 @@ OWN = "https://t5.example.org"
         pytest.param({"Sec-Fetch-Site": "odd"}, "GET", True, id="unknown word"),
     ],
 )
-def test_requests_of_other_pages(headers: dict[str, str], method: str, expected: bool) -> None:
+def test_requests_of_other_origins_are_detected(
+    headers: dict[str, str], method: str, expected: bool
+) -> None:
     assert is_cross_origin(headers, OWN, method) is expected
 
 
-def test_the_cookie_is_for_nobody_else() -> None:
+def test_session_cookie_is_restricted() -> None:
     made = set_cookie("__Host-hai_session", "v", "/", 60, secure=True)
     assert made == "__Host-hai_session=v; HttpOnly; Max-Age=60; Path=/; SameSite=Lax; Secure"

@@ -52,7 +52,7 @@ async def request(open_listener: Listener) -> bytes:
     ("leader", "own_host"),
     [("127.0.0.1", "127.0.0.1"), ("localhost", "127.0.0.1"), ("127.0.0.1", "0.0.0.0")],
 )
-async def test_nothing_is_passed_on_to_the_own_door(
+async def test_connection_is_not_forwarded_to_the_own_listener(
     open_listener: Listener, leader: str, own_host: str
 ) -> None:
     receiver = Counting(forward_to(leader, port_of(open_listener), own_host))
@@ -61,7 +61,7 @@ async def test_nothing_is_passed_on_to_the_own_door(
     assert receiver.connections == 1
 
 
-async def test_a_leader_at_another_address_of_this_machine_is_reached(
+async def test_leader_at_another_address_of_this_machine_is_reached(
     open_listener: Listener,
 ) -> None:
     port = port_of(open_listener)
@@ -76,7 +76,7 @@ async def _answer(writer: asyncio.StreamWriter) -> None:
     writer.close()
 
 
-async def test_who_vanishes_without_a_word_is_noticed_within_minutes(
+async def test_vanished_peer_is_noticed_within_minutes(
     open_listener: Listener,
 ) -> None:
     accepted: asyncio.Future[socket.socket] = asyncio.get_running_loop().create_future()
@@ -108,7 +108,7 @@ async def test_who_vanishes_without_a_word_is_noticed_within_minutes(
         ("localhost", ["localhost"]),
     ],
 )
-async def test_browsers_come_by_either_kind_of_address(host: str, callers: list[str]) -> None:
+async def test_listener_accepts_ipv4_and_ipv6(host: str, callers: list[str]) -> None:
     open_listener = Listener(host, 0)
     open_listener.open()
     for caller in callers:
@@ -120,7 +120,7 @@ async def test_browsers_come_by_either_kind_of_address(host: str, callers: list[
     open_listener.close()
 
 
-async def test_a_connection_whose_way_fails_is_closed_and_the_next_is_served(
+async def test_failed_connection_is_closed_and_the_next_is_served(
     open_listener: Listener,
 ) -> None:
     async def fails(connection: socket.socket) -> None:

@@ -17,7 +17,7 @@ KEY = browser_sessions.signing_key(b"secret")
 PASS = Pass("session", "ada", 3, 5, 100.0)
 
 
-def test_a_pass_is_read_back_until_its_time_is_over() -> None:
+def test_credential_is_valid_until_it_expires() -> None:
     text = browser_sessions.sign(KEY, PASS)
     assert browser_sessions.verify(KEY, "session", text, 99.9) == PASS
     assert browser_sessions.verify(KEY, "session", text, 100.0) is None
@@ -29,7 +29,7 @@ def test_a_pass_is_read_back_until_its_time_is_over() -> None:
 
 
 @given(st.integers(0, 400), st.integers(1, 255))
-def test_a_pass_that_was_changed_is_none(at: int, by: int) -> None:
+def test_changed_credential_is_invalid(at: int, by: int) -> None:
     text = browser_sessions.sign(KEY, PASS)
     at %= len(text)
     changed = text[:at] + chr((ord(text[at]) + by) % 128) + text[at + 1 :]
@@ -38,11 +38,11 @@ def test_a_pass_that_was_changed_is_none(at: int, by: int) -> None:
 
 
 @given(st.text(max_size=2000))
-def test_nonsense_is_no_pass(text: str) -> None:
+def test_garbage_is_not_a_credential(text: str) -> None:
     assert browser_sessions.verify(KEY, "session", text, 1.0) is None
 
 
-async def test_a_link_is_traded_once_and_a_session_lasts_as_long_as_its_token() -> None:
+async def test_link_works_once_and_session_ends_with_its_token() -> None:
     clock = ManualClock()
     directory = Directory(MemoryStore())
     await directory.bootstrap("ada", clock.now())
@@ -70,7 +70,7 @@ async def test_a_link_is_traded_once_and_a_session_lasts_as_long_as_its_token() 
     assert sessions.visitor(5, renewed) is None
 
 
-async def test_a_link_of_an_hour_ago_or_of_another_server_is_none() -> None:
+async def test_old_or_foreign_link_is_invalid() -> None:
     clock = ManualClock()
     directory = Directory(MemoryStore())
     secret = await directory.bootstrap("ada", clock.now())

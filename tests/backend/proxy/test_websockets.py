@@ -74,7 +74,7 @@ async def answered(socket: aiohttp.ClientWebSocketResponse) -> str:
     raise AssertionError(f"closed with {socket.close_code}")
 
 
-async def test_a_websocket_in_which_nothing_is_said_lives_on() -> None:
+async def test_quiet_websocket_stays_open() -> None:
     async with (
         proxied(echo) as (browser, url),
         browser.ws_connect(url, autoping=False) as socket,
@@ -85,7 +85,7 @@ async def test_a_websocket_in_which_nothing_is_said_lives_on() -> None:
         assert await answered(socket) == "still there"
 
 
-async def test_a_service_that_answers_no_ping_is_given_up() -> None:
+async def test_service_without_pongs_is_closed() -> None:
     disconnected = asyncio.Event()
 
     async def silent(socket: web.WebSocketResponse) -> None:
@@ -101,7 +101,7 @@ async def test_a_service_that_answers_no_ping_is_given_up() -> None:
         disconnected.set()
 
 
-async def test_a_browser_that_answers_no_ping_is_given_up() -> None:
+async def test_browser_without_pongs_is_closed() -> None:
     codes: asyncio.Queue[int | None] = asyncio.Queue()
 
     async def waits(socket: web.WebSocketResponse) -> None:

@@ -88,7 +88,7 @@ async def running(harbor: Harbor) -> AsyncIterator[tuple[ImageReference, Registr
         await runner.cleanup()
 
 
-async def test_a_robot_account_gets_a_token_and_the_digest() -> None:
+async def test_robot_account_gets_a_token_and_the_digest() -> None:
     harbor = Harbor()
     async with running(harbor) as (image, registry):
         assert await RegistryClient().digest(image, registry) == DIGEST
@@ -129,14 +129,14 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("harbor", "kind", "message"), BROKEN)
-async def test_what_goes_wrong_is_told(harbor: Harbor, kind: type[HaiError], message: str) -> None:
+async def test_failures_are_reported(harbor: Harbor, kind: type[HaiError], message: str) -> None:
     async with running(harbor) as (image, registry):
         with pytest.raises(kind, match=message.replace("$", r"\$").replace("+", r"\+")) as caught:
             await RegistryClient(seconds=0.3 if harbor.hang else 5).digest(image, registry)
     assert PASSWORD not in str(caught.value)
 
 
-async def test_a_wrong_password_is_no_access() -> None:
+async def test_wrong_password_is_denied() -> None:
     async with running(Harbor()) as (image, _):
         wrong = Registry(image.registry, "robot$lab+hai", "guess", plain_http=True)
         with pytest.raises(Denied, match="an admin sets the account"):
@@ -145,7 +145,7 @@ async def test_a_wrong_password_is_no_access() -> None:
             await RegistryClient().digest(image, Registry(image.registry, plain_http=True))
 
 
-async def test_a_registry_with_tls_gets_no_password_to_a_place_without() -> None:
+async def test_password_is_not_sent_without_tls() -> None:
     """The realm of a registry that is asked by TLS must be asked by TLS, too."""
     harbor = Harbor(realm="http://elsewhere.example/token")
     async with running(harbor) as (image, registry):
@@ -155,24 +155,24 @@ async def test_a_registry_with_tls_gets_no_password_to_a_place_without() -> None
 
 
 @pytest.mark.parametrize("body", [b"[]", b'{"tags": null}', b'{"tags": 5}', b"{}"])
-async def test_lists_of_nothing(body: bytes) -> None:
+async def test_missing_lists_are_empty(body: bytes) -> None:
     async with running(Harbor(body=body)) as (image, registry):
         assert await RegistryClient().tags(image, registry) == ()
 
 
-async def test_pages_without_end_end() -> None:
+async def test_endless_pages_are_limited() -> None:
     async with running(Harbor(endless=True)) as (image, registry):
         with pytest.raises(Unavailable, match="did not answer in time"):
             await RegistryClient(seconds=0.3).tags(image, registry)
 
 
-async def test_what_is_no_tag_is_left_out() -> None:
+async def test_invalid_tags_are_left_out() -> None:
     body = b'{"tags": ["7", "\\u001b[2J", "a b", 8, ""]}'
     async with running(Harbor(body=body)) as (image, registry):
         assert await RegistryClient().tags(image, registry) == ("7", "8")
 
 
-async def test_another_digest_than_asked_for_is_none() -> None:
+async def test_unexpected_digest_is_refused() -> None:
     async with running(Harbor()) as (image, registry):
         pinned = replace(image, digest=DIGEST)
         assert await RegistryClient().digest(pinned, registry) == DIGEST
@@ -182,14 +182,14 @@ async def test_another_digest_than_asked_for_is_none() -> None:
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[" * 100_000], ids=["html", "nesting"])
-async def test_a_page_for_people_is_no_list(body: bytes) -> None:
+async def test_html_instead_of_a_list_is_refused(body: bytes) -> None:
     async with running(Harbor(body=body)) as (image, registry):
         with pytest.raises(Unavailable, match="not JSON"):
             await RegistryClient().tags(image, registry)
 
 
 @pytest.mark.parametrize("proxy_url", ["http://{}", "{}", "http://ada:secret@{}"])
-async def test_a_registry_that_a_proxy_leads_to(
+async def test_registry_is_reached_through_a_proxy(
     proxy_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The proxy is one that has the registry's answers itself."""
@@ -201,7 +201,7 @@ async def test_a_registry_that_a_proxy_leads_to(
         assert await RegistryClient().digest(away, replace(registry, prefix=harbor.host)) == DIGEST
 
 
-async def test_a_proxy_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unreachable_proxy_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     async with running(Harbor()) as (image, registry):
         proxy = image.registry
     monkeypatch.setenv("http_proxy", f"http://ada:secret@{proxy}")
@@ -227,7 +227,7 @@ async def test_a_proxy_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch
         pytest.param({"all_proxy": "p:1"}, "http://[::1]:5000/v2", None, id="this machine by IPv6"),
     ],
 )  # fmt: skip
-def test_which_proxy_leads_to_a_url(
+def test_proxy_is_selected_for_a_url(
     variables: dict[str, str], url: str, proxy: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
@@ -238,7 +238,7 @@ def test_which_proxy_leads_to_a_url(
     assert proxy_to(url) == proxy
 
 
-async def test_nobody_is_there() -> None:
+async def test_unreachable_registry_is_reported() -> None:
     async with running(Harbor()) as (image, registry):
         pass
     with pytest.raises(Unavailable, match="cannot be reached") as caught:

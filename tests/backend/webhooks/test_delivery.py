@@ -61,7 +61,7 @@ async def sent(url: str, format: Format = Format.JSON) -> str:
     return ""
 
 
-async def test_a_letter_is_taken(other: Other) -> None:
+async def test_request_is_accepted(other: Other) -> None:
     assert await sent(other.url + "/taken") == ""
     assert other.got == [("/taken", b"{}", "1")]
 
@@ -77,7 +77,9 @@ async def test_refusals(other: Other) -> None:
     assert why == f"{other.url} did not take it: it says 19001: token invalid"
 
 
-async def test_who_does_not_answer(other: Other, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_receiver_that_does_not_answer_times_out(
+    other: Other, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(posting, "SECONDS", 0.05)
     assert "no answer within" in await sent(other.url + "/slow")
 
@@ -90,7 +92,7 @@ async def test_who_does_not_answer(other: Other, monkeypatch: pytest.MonkeyPatch
         ("http://no-such-host.invalid/secret", "its name is not known"),
     ],
 )
-async def test_who_is_not_there(other: Other, url: str, why: str) -> None:
+async def test_unreachable_receiver_is_reported(other: Other, url: str, why: str) -> None:
     port = other.url.rpartition(":")[2]
     told = await sent(url.format(port=free_port(), other=port))
     assert told.endswith(f"did not take it: {why}")

@@ -60,11 +60,11 @@ FAILED = a_notice(outcome="FAILED", reason="exit code 1", seconds="9000", nodes=
         ),
     ],
 )
-def test_lines(notice: Notice, said: str) -> None:
+def test_lines_of_notices(notice: Notice, said: str) -> None:
     assert format_line(notice) == said
 
 
-def test_json() -> None:
+def test_json_body() -> None:
     sent = build_request(
         HOOK, "lab", [FAILED, a_notice(13, WebhookEvent.STARTED, 1.7e9 + 1)], 1.7e9 + 2
     )
@@ -103,7 +103,7 @@ def test_json() -> None:
     }
 
 
-def test_the_signature_is_that_of_the_standard() -> None:
+def test_signature_is_that_of_the_standard() -> None:
     """The values are those of the specification's own example."""
     secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
     body = b'{"test": 2432232314}'
@@ -111,7 +111,7 @@ def test_the_signature_is_that_of_the_standard() -> None:
     assert signed["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
 
-def test_who_gets_a_letter_can_check_it() -> None:
+def test_receiver_can_verify_the_signature() -> None:
     sent = build_request(HOOK, "lab", [FAILED], 1.7e9 + 2.9)
     id, time = sent.headers["webhook-id"], sent.headers["webhook-timestamp"]
     signed = hmac(KEY, f"{id}.{time}.".encode() + sent.body, sha256).digest()
@@ -119,7 +119,7 @@ def test_who_gets_a_letter_can_check_it() -> None:
     assert time == "1700000002"
 
 
-def test_a_second_try_has_the_id_of_the_first() -> None:
+def test_second_try_has_the_id_of_the_first() -> None:
     first, again, other = (
         build_request(HOOK, "lab", notices, now).headers["webhook-id"]
         for notices, now in (([FAILED], 1.0), ([FAILED], 9.0), ([replace(FAILED, run=4)], 1.0))
@@ -154,14 +154,14 @@ SAID = "[HAI lab] task 12 <!channel> & co was cancelled"
         ),
     ],
 )
-def test_chats_get_a_text_that_calls_nobody(format: Format, body: Mapping[str, object]) -> None:
+def test_chat_text_notifies_nobody(format: Format, body: Mapping[str, object]) -> None:
     notice = a_notice(outcome="CANCELED", name="<!channel> & co")
     sent = build_request(replace(HOOK, format=format), "lab", [notice], 1.0)
     assert json.loads(sent.body) == body
     assert "webhook-signature" not in sent.headers
 
 
-def test_of_very_many_the_first_are_named() -> None:
+def test_only_the_first_of_many_notices_are_named() -> None:
     text = format_text("lab", [a_notice(number, outcome="CANCELED") for number in range(500)])
     lines = text.split("\n")
     assert len(text) <= TEXT_CHARS + len("\nand 500 more")
@@ -189,7 +189,7 @@ def test_of_very_many_the_first_are_named() -> None:
         (Format.JSON, b'{"code":1}', ""),
     ],
 )
-def test_a_refusal_in_an_answer(format: Format, answer: bytes, why: str) -> None:
+def test_refusal_in_a_response_is_found(format: Format, answer: bytes, why: str) -> None:
     assert find_refusal(format, answer) == why
 
 
@@ -207,5 +207,5 @@ def test_a_refusal_in_an_answer(format: Format, answer: bytes, why: str) -> None
         ("https://evil.example/https://hooks.example.org", False),
     ],
 )
-def test_where_the_server_may_go(url: str, allowed: bool) -> None:
+def test_allowed_origins(url: str, allowed: bool) -> None:
     assert is_allowed(url, {"https://hooks.example.org"}) is allowed

@@ -58,7 +58,7 @@ async def asked(server: RunningServer, task_id: int, level: int) -> str:
         pytest.param(7, "7 is no priority", id="no such level"),
     ],
 )
-async def test_a_program_gets_no_level_that_its_owner_lacks(
+async def test_program_cannot_set_a_level_without_quota(
     tmp_path: Path, level: int, error: str
 ) -> None:
     async with running_server(tmp_path, launcher=FakeLauncher([Node("n0")])) as server:
@@ -77,9 +77,7 @@ async def test_a_program_gets_no_level_that_its_owner_lacks(
         assert after is (task.priority if error else Priority(level))
 
 
-async def test_a_stream_without_hello_is_not_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_stream_without_hello_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_service, "_HELLO_SECONDS", 0.05)
     async with (
         running_server(tmp_path, launcher=FakeLauncher([])) as server,
@@ -148,7 +146,7 @@ async def _asked_to_open(agent: Any) -> str:
         pytest.param("Carry", grpc.StatusCode.UNAVAILABLE, id="the agent"),
     ],
 )
-async def test_a_tunnel_ends_with_who_cannot_be_understood(
+async def test_tunnel_ends_after_an_undecodable_message(
     tmp_path: Path, breaks: str, code: grpc.StatusCode
 ) -> None:
     async with (
@@ -170,7 +168,7 @@ async def test_a_tunnel_ends_with_who_cannot_be_understood(
     assert ended.value.code() is code
 
 
-async def test_a_mistake_of_the_server_is_told_to_the_agent(
+async def test_internal_error_reaches_the_agent_with_an_incident(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def mistaken(*_: Any) -> None:
@@ -207,7 +205,7 @@ def beat(number: int) -> bytes:
     return pb.AttachRequest(heartbeat=pb.Heartbeat(number=number)).SerializeToString()
 
 
-async def test_heartbeats_are_answered_while_what_was_sent_before_waits_for_the_store(
+async def test_heartbeats_are_answered_while_earlier_messages_wait_for_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def stalled(*_: Any) -> None:
@@ -247,7 +245,7 @@ async def test_heartbeats_are_answered_while_a_full_disk_ends_the_stream(
     assert ended.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
-async def test_a_lease_is_renewed_as_long_as_the_run_may_go_on_and_this_server_leads(
+async def test_lease_is_renewed_while_the_run_may_continue_and_this_server_leads(
     tmp_path: Path,
 ) -> None:
     async with (
@@ -267,7 +265,7 @@ async def test_a_lease_is_renewed_as_long_as_the_run_may_go_on_and_this_server_l
         assert not await answered(agent, 3)
 
 
-async def test_a_server_that_was_asleep_appends_nothing_to_a_log(tmp_path: Path) -> None:
+async def test_server_that_slept_appends_nothing_to_a_log(tmp_path: Path) -> None:
     """Another one may lead by now, and append to the same file."""
     async with (
         running_server(tmp_path, launcher=FakeLauncher([Node("n0")])) as server,
@@ -290,7 +288,7 @@ class NotSure(Alone):
         return False
 
 
-async def test_old_agents_get_no_answer_and_what_was_not_measured_is_not_counted(
+async def test_old_agents_get_no_heartbeat_answer_and_unmeasured_beats_are_not_counted(
     tmp_path: Path,
 ) -> None:
     async with (
@@ -315,7 +313,7 @@ async def test_old_agents_get_no_answer_and_what_was_not_measured_is_not_counted
         assert usage.recent(key) is not None
 
 
-async def test_an_agent_that_sends_nothing_is_shown_as_silent_until_it_does(tmp_path: Path) -> None:
+async def test_agent_is_silent_until_it_sends_a_message(tmp_path: Path) -> None:
     async with running_server(
         tmp_path, launcher=FakeLauncher([Node("n0")]), agent_heartbeat=0.05
     ) as server:

@@ -65,7 +65,7 @@ async def test_reason_of_an_operator_is_not_replaced(world: ControllerHarness) -
     assert world.cluster.nodes()[node_name].reason == "new disk (op)"
 
 
-async def test_a_task_that_reports_every_node_cordons_only_a_few(
+async def test_task_that_reports_every_node_cordons_only_a_few(
     world: ControllerHarness,
 ) -> None:
     task = await world.task_manager.submit("ada", a_spec("one"), "")

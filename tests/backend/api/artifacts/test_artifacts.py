@@ -40,7 +40,7 @@ async def names_of(caller: Any, task: int) -> list[str]:
     return [mapped.artifact.name for mapped in found]
 
 
-async def test_private_names_are_ones_own(platform: Any) -> None:
+async def test_private_artifacts_have_a_space_per_user(platform: Any) -> None:
     ada, bob, eve = [await platform.caller(name) for name in ("ada", "bob", "eve")]
     for caller in (ada, bob):
         await made(caller, "model")
@@ -56,7 +56,7 @@ async def test_private_names_are_ones_own(platform: Any) -> None:
     }
 
 
-async def test_what_changes_and_what_stays(platform: Any) -> None:
+async def test_update_keeps_owner_and_creation_time(platform: Any) -> None:
     ada, olga = await platform.caller("ada"), await platform.caller("olga")
     before = await made(ada, "model", "vision", version="2", type="weights", location="/a")
     platform.clock.advance(60)
@@ -67,7 +67,7 @@ async def test_what_changes_and_what_stays(platform: Any) -> None:
     assert after.update_time.seconds == before.update_time.seconds + 60
 
 
-async def test_one_is_found_without_reading_all(
+async def test_artifact_is_found_without_reading_all(
     platform: Any, make_spec: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ada = await platform.caller("ada")
@@ -91,7 +91,7 @@ async def test_one_is_found_without_reading_all(
     assert [getattr(each, "name", "") for each in read] == ["model-7"] + ["model-19"] * 3
 
 
-async def test_everything_that_is_wrong_is_told_at_once(platform: Any, expect_refusal: Any) -> None:
+async def test_all_violations_are_reported_together(platform: Any, expect_refusal: Any) -> None:
     ada = await platform.caller("ada")
     async with expect_refusal() as why:
         await made(ada, "a b", "~eve", version="x/y", type="two\nlines", location="x" * 3000)
@@ -112,7 +112,7 @@ async def test_everything_that_is_wrong_is_told_at_once(platform: Any, expect_re
         pytest.param(True, "bob", "vision", True, id="a shared task, a colleague's"),
     ],
 )
-async def test_which_artifact_a_task_may_have(
+async def test_artifacts_that_a_task_may_use(
     platform: Any, make_spec: Any, expect_refusal: Any, shared: bool, whose: str, group: str,
     allowed: bool,
 ) -> None:  # fmt: skip
@@ -129,7 +129,9 @@ async def test_which_artifact_a_task_may_have(
     assert await names_of(ada, task) == []
 
 
-async def test_who_sees_the_task_sees_no_private_names(platform: Any, make_spec: Any) -> None:
+async def test_private_artifacts_of_a_visible_task_are_hidden(
+    platform: Any, make_spec: Any
+) -> None:
     ada, bob, olga = [await platform.caller(name) for name in ("ada", "bob", "olga")]
     await made(ada, "secret")
     task = await a_task(ada, make_spec, shared=True)
@@ -140,7 +142,7 @@ async def test_who_sees_the_task_sees_no_private_names(platform: Any, make_spec:
     assert await names_of(olga, task) == ["secret"]
 
 
-async def test_others_private_ones_cannot_be_mapped_or_probed(
+async def test_private_artifacts_of_others_cannot_be_mapped_or_probed(
     platform: Any, make_spec: Any, expect_refusal: Any
 ) -> None:
     ada, eve = await platform.caller("ada"), await platform.caller("eve")

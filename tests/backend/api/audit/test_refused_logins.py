@@ -20,7 +20,7 @@ from hai_backend.store.base import AuditQuery, AuditRow
 from hai_backend.testing import ManualClock
 
 
-async def test_the_first_refusal_is_recorded_at_once_and_all_others_are_counted() -> None:
+async def test_first_refusal_is_recorded_at_once_and_all_others_are_counted() -> None:
     rows: list[AuditRow] = []
     recorded = asyncio.Event()
 
@@ -45,7 +45,7 @@ async def test_the_first_refusal_is_recorded_at_once_and_all_others_are_counted(
     }
 
 
-async def test_a_window_ends_by_itself() -> None:
+async def test_window_ends_without_further_refusals() -> None:
     rows: asyncio.Queue[AuditRow] = asyncio.Queue()
 
     async def record(new: Sequence[AuditRow]) -> None:
@@ -62,7 +62,7 @@ async def test_a_window_ends_by_itself() -> None:
     assert rows.empty()
 
 
-async def test_a_store_that_does_not_answer_holds_up_no_end(
+async def test_stalled_store_does_not_delay_the_shutdown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(refused_logins, "_CLOSE_SECONDS", 0.01)
@@ -78,7 +78,7 @@ async def test_a_store_that_does_not_answer_holds_up_no_end(
     await asyncio.wait_for(refused.close(), 5)
 
 
-def test_summary_of_one_address() -> None:
+def test_refusals_of_one_address_are_described() -> None:
     assert describe_refusals(Counter({"10.0.0.3": 2})) == "refused 2 times: 10.0.0.3 (2)"
 
 

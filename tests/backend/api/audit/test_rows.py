@@ -37,5 +37,5 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("request_", "said"), ROWS)
-def test_what_a_row_says(request_: Message, said: str) -> None:
+def test_request_is_described_for_the_audit(request_: Message, said: str) -> None:
     assert describe_request(request_) == said

@@ -91,7 +91,7 @@ def which(name: str, owner: str = "") -> dict[str, str]:
         pytest.param({"visibility": "public"}, ["ada", "bob", "eve", "olga"], id="public"),
     ],
 )
-async def test_who_sees_an_environment(
+async def test_visibility_of_environments(
     platform: Any, expect_refusal: Any, label: dict[str, str], seen_by: list[str]
 ) -> None:
     make(platform, "ada", "torch", **label)
@@ -109,7 +109,7 @@ async def test_who_sees_an_environment(
             assert why[0].code is C.NOT_FOUND
 
 
-async def test_the_list_is_what_the_files_are_now(platform: Any) -> None:
+async def test_list_follows_the_files(platform: Any) -> None:
     before = make(platform, "ada", "torch", visibility="public")
     (found,) = await listed(platform, "bob")
     assert (found.lock_hash, found.state, found.packages) == (before, ENVIRONMENT_STATE_READY, 3)
@@ -122,7 +122,7 @@ async def test_the_list_is_what_the_files_are_now(platform: Any) -> None:
     assert "its files were deleted" in found.message
 
 
-async def test_who_changes_names_for_ever_fills_no_database(
+async def test_number_of_records_per_user_is_limited(
     platform: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(read, "MAX_PER_USER", 4)
@@ -134,7 +134,7 @@ async def test_who_changes_names_for_ever_fills_no_database(
     assert len(await platform.store.records(domain.Environment)) == 4
 
 
-async def test_one_is_registered_by_its_files_whatever_is_said(
+async def test_files_have_precedence_over_the_report_of_the_owner(
     platform: Any, expect_refusal: Any
 ) -> None:
     ada = await platform.caller("ada")
@@ -150,7 +150,7 @@ async def test_one_is_registered_by_its_files_whatever_is_said(
     assert (found.owner, found.lock_hash, found.packages) == ("ada", lock_hash, 3)
 
 
-async def test_what_the_server_may_not_read_is_believed_of_its_owner(
+async def test_report_of_the_owner_counts_if_files_are_unreadable(
     platform: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(platform, "ada", "torch")
@@ -175,7 +175,7 @@ async def test_what_the_server_may_not_read_is_believed_of_its_owner(
     assert (await submitted(platform, "bob", "torch[ada]")).spec.options.py_venv == "torch[ada]"
 
 
-async def test_everything_wrong_with_what_is_said_is_told_at_once(
+async def test_all_violations_of_a_report_are_reported_together(
     platform: Any, expect_refusal: Any
 ) -> None:
     ada = await platform.caller("ada")
@@ -198,7 +198,7 @@ MEANT = [
 
 
 @pytest.mark.parametrize(("wanted", "user", "meant"), MEANT)
-async def test_a_task_keeps_the_environment_that_it_means(
+async def test_task_keeps_its_environment(
     platform: Any, wanted: str, user: str, meant: str
 ) -> None:
     for owner, name in (
@@ -224,7 +224,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("wanted", "why"), REFUSED)
-async def test_what_a_task_cannot_have_is_told_at_submission(
+async def test_unusable_environment_is_refused_at_submission(
     platform: Any, expect_refusal: Any, wanted: str, why: str
 ) -> None:
     make(platform, "ada", "torch")
@@ -239,7 +239,7 @@ async def test_what_a_task_cannot_have_is_told_at_submission(
     assert why in dict(result[0].violations)["options.py_venv"]
 
 
-async def test_an_operator_sees_all_and_uses_what_everybody_does(
+async def test_operator_sees_all_environments_but_uses_only_permitted_ones(
     platform: Any, expect_refusal: Any
 ) -> None:
     make(platform, "ada", "torch")
@@ -248,7 +248,7 @@ async def test_an_operator_sees_all_and_uses_what_everybody_does(
         await submitted(platform, "olga", "torch[ada]")
 
 
-async def test_a_deprecated_one_is_told_in_the_timeline(platform: Any) -> None:
+async def test_timeline_names_a_deprecated_environment(platform: Any) -> None:
     make(platform, "ada", "torch", deprecated="torch2")
     task = await submitted(platform, "ada", "torch")
     ada = await platform.caller("ada")
@@ -257,7 +257,7 @@ async def test_a_deprecated_one_is_told_in_the_timeline(platform: Any) -> None:
     assert any("deprecated: use torch2" in event.reason for event in events)
 
 
-async def test_one_that_is_used_or_extended_stays(platform: Any, expect_refusal: Any) -> None:
+async def test_environment_in_use_cannot_be_deleted(platform: Any, expect_refusal: Any) -> None:
     make(platform, "ada", "base", visibility="public")
     parent = as_parent(platform.environments.root, "ada", "base")
     make(platform, "ada", "mine", parents=[parent])
@@ -283,7 +283,7 @@ async def test_one_that_is_used_or_extended_stays(platform: Any, expect_refusal:
     assert await names(platform, "ada") == []
 
 
-async def test_one_that_can_be_read_is_told_without_the_records_of_all(
+async def test_readable_environment_needs_no_records(
     platform: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is asked for each task and each run."""
@@ -297,7 +297,7 @@ async def test_one_that_can_be_read_is_told_without_the_records_of_all(
     assert found.state is EnvironmentState.READY
 
 
-async def test_one_whose_files_are_gone_goes_off_the_list(platform: Any) -> None:
+async def test_environment_without_files_can_be_deleted(platform: Any) -> None:
     make(platform, "ada", "torch")
     assert await names(platform, "ada") == ["torch[ada]"]
     shutil.rmtree(platform.environments.root / "ada")
@@ -306,7 +306,7 @@ async def test_one_whose_files_are_gone_goes_off_the_list(platform: Any) -> None
     assert await names(platform, "ada") == []
 
 
-async def test_a_build_that_the_server_was_stopped_in_has_failed(platform: Any) -> None:
+async def test_interrupted_build_has_failed(platform: Any) -> None:
     lost = domain.Environment("ada", "torch", EnvironmentState.BUILDING)
     await platform.store.save_record(lost)
     await platform.environments.load()
@@ -316,7 +316,7 @@ async def test_a_build_that_the_server_was_stopped_in_has_failed(platform: Any) 
     assert "build it again" in found.message
 
 
-async def test_a_directory_that_another_uid_made_is_not_its_users(
+async def test_directory_of_another_uid_is_not_trusted(
     platform: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(platform, "ada", "torch")
@@ -342,7 +342,7 @@ async def built(
     return [answer async for answer in caller.environments.BuildEnvironment(iter(requests))]
 
 
-async def test_a_build_tells_its_lines_and_then_the_environment(platform: Any) -> None:
+async def test_build_yields_its_lines_and_then_the_environment(platform: Any) -> None:
     description = described(config='variables = {A = "x"}')
     first, *lines, last = await built(platform, "ada", description)
     assert first.WhichOneof("message") == "missing"
@@ -355,7 +355,7 @@ async def test_a_build_tells_its_lines_and_then_the_environment(platform: Any) -
     assert (row.actor, row.code, "torch" in row.what) == ("ada", "OK", True)
 
 
-async def test_a_wheel_is_sent_once_and_only_by_its_content(
+async def test_wheel_is_sent_once_and_only_by_its_content(
     platform: Any, expect_refusal: Any
 ) -> None:
     data = b"wheel " * 1000
@@ -380,7 +380,7 @@ async def test_a_wheel_is_sent_once_and_only_by_its_content(
     assert stored == [sha256]
 
 
-async def test_halves_of_wheels_go_when_nobody_has_written_to_them_for_a_day(platform: Any) -> None:
+async def test_partial_wheels_are_deleted_after_a_day(platform: Any) -> None:
     left, upload = (platform.home / "wheels" / f"{'0' * 64}.{digit * 16}" for digit in "ab")
     left.parent.mkdir()
     for half, hours in ((left, 25), (upload, 23)):
@@ -390,7 +390,7 @@ async def test_halves_of_wheels_go_when_nobody_has_written_to_them_for_a_day(pla
     assert list(left.parent.iterdir()) == [upload]
 
 
-async def test_a_wheel_goes_when_no_build_has_used_it_for_30_days(platform: Any) -> None:
+async def test_unused_wheels_are_deleted_after_30_days(platform: Any) -> None:
     wheels = {digit: platform.home / "wheels" / (digit * 64) for digit in "abc"}
     for folder, days in zip(wheels.values(), (31, 29, 31), strict=True):
         folder.mkdir(parents=True)
@@ -402,7 +402,7 @@ async def test_a_wheel_goes_when_no_build_has_used_it_for_30_days(platform: Any)
     assert platform.wheel_bytes == [10]
 
 
-async def test_a_full_disk_is_told_and_the_next_build_works(
+async def test_full_disk_is_reported_and_the_next_build_works(
     platform: Any, expect_refusal: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*of: object, **more: object) -> None:
@@ -427,7 +427,7 @@ async def test_a_full_disk_is_told_and_the_next_build_works(
     assert last.environment.state == ENVIRONMENT_STATE_READY
 
 
-async def test_two_may_send_one_wheel_at_the_same_time(platform: Any) -> None:
+async def test_two_clients_may_send_the_same_wheel(platform: Any) -> None:
     sha256 = hashlib.sha256(b"wheel").hexdigest()
     wanted = described(lock=lock_of(f"mine==1 --hash=sha256:{sha256}"), local_wheels=[sha256])
     part = pb.WheelPart(name="mine-1-py3-none-any.whl", sha256=sha256, data=b"wheel")
@@ -458,7 +458,7 @@ async def test_two_may_send_one_wheel_at_the_same_time(platform: Any) -> None:
         pytest.param({"data": b"other"}, "wheel", id="other bytes"),
     ],
 )
-async def test_a_wheel_that_is_not_the_missing_one_is_refused_and_not_kept(
+async def test_wheel_that_is_not_the_missing_one_is_refused_and_not_kept(
     platform: Any, expect_refusal: Any, part: dict[str, Any], field: str
 ) -> None:
     sha256 = hashlib.sha256(b"wheel").hexdigest()
@@ -494,7 +494,7 @@ async def test_what_cannot_be_built_is_refused(
     assert f"description.{field}" in dict(why[0].violations)
 
 
-async def test_a_build_that_fails_leaves_its_last_word(platform: Any, expect_refusal: Any) -> None:
+async def test_failed_build_keeps_its_last_message(platform: Any, expect_refusal: Any) -> None:
     fake_haienv(platform.home / "haienv", "print('resolving'); sys.exit('no such wheel')")
     async with expect_refusal() as why:
         await built(platform, "ada", described())
@@ -503,9 +503,7 @@ async def test_a_build_that_fails_leaves_its_last_word(platform: Any, expect_ref
     assert (found.state, found.message) == (ENVIRONMENT_STATE_FAILED, "no such wheel")
 
 
-async def test_a_name_is_taken_until_it_is_to_be_replaced(
-    platform: Any, expect_refusal: Any
-) -> None:
+async def test_existing_name_is_refused_without_replace(platform: Any, expect_refusal: Any) -> None:
     await built(platform, "ada", described())
     async with expect_refusal() as why:
         await built(platform, "ada", described(lock=lock_of("# other")))
@@ -516,7 +514,7 @@ async def test_a_name_is_taken_until_it_is_to_be_replaced(
     assert await names(platform, "ada") == ["torch[ada]"]
 
 
-async def test_one_that_tasks_use_stays_under_another_name_when_it_is_replaced(
+async def test_replaced_environment_in_use_is_renamed(
     platform: Any,
 ) -> None:
     before = make(platform, "ada", "torch")
@@ -528,7 +526,7 @@ async def test_one_that_tasks_use_stays_under_another_name_when_it_is_replaced(
     assert (name.startswith("torch.old-"), lock_hash) == (True, before)
 
 
-async def test_one_that_is_replaced_is_there_until_the_new_one_has_its_name(
+async def test_replaced_environment_exists_until_the_new_one_is_ready(
     platform: Any, expect_refusal: Any
 ) -> None:
     before = make(platform, "ada", "torch")
@@ -542,9 +540,7 @@ async def test_one_that_is_replaced_is_there_until_the_new_one_has_its_name(
     ]
 
 
-async def test_one_that_a_task_comes_to_use_while_it_is_built_again_stays_too(
-    platform: Any, tmp_path: Path
-) -> None:
+async def test_environment_used_during_its_rebuild_is_kept(platform: Any, tmp_path: Path) -> None:
     before = make(platform, "ada", "torch")
     os.mkfifo(tmp_path / "go")
     wait = f"if words[0] == 'create':\n    print('begun', flush=True)\n    open({str(tmp_path / 'go')!r}).close()"
@@ -558,9 +554,7 @@ async def test_one_that_a_task_comes_to_use_while_it_is_built_again_stays_too(
     assert before in [e.lock_hash for e in await listed(platform, "ada")]
 
 
-async def test_a_parent_must_be_the_one_that_it_was_made_for(
-    platform: Any, expect_refusal: Any
-) -> None:
+async def test_parent_must_have_the_expected_lock(platform: Any, expect_refusal: Any) -> None:
     lock_hash = make(platform, "system", "base", visibility="public")
     for wrong in (
         {"parent": "base[eve]"},
@@ -598,7 +592,7 @@ async def in_use(platform: Any, user: str) -> list[str]:
     return list((await caller.environments.ListEnvironments(request)).layers_in_use)
 
 
-async def test_layers_that_programs_run_in_are_told_to_their_owner(platform: Any) -> None:
+async def test_owner_sees_the_layers_in_use(platform: Any) -> None:
     root = platform.environments.root
     make(platform, "system", "base", visibility="public")
     base = as_parent(root, "system", "base")
@@ -627,7 +621,7 @@ def hash_of(root: Path, layer: str) -> str:
     return hashlib.sha256((root / "ada" / ".layers" / layer / "lock.txt").read_bytes()).hexdigest()
 
 
-async def test_a_parent_of_somebody_hidden_is_in_use(platform: Any) -> None:
+async def test_parent_of_a_hidden_environment_is_in_use(platform: Any) -> None:
     make(platform, "ada", "base", visibility="public")
     base = as_parent(platform.environments.root, "ada", "base")
     make(platform, "bob", "top", parents=[base], lock=lock_of("# top"))
@@ -635,7 +629,7 @@ async def test_a_parent_of_somebody_hidden_is_in_use(platform: Any) -> None:
     assert await in_use(platform, "ada") == [base["layer"]]
 
 
-async def test_one_that_programs_run_in_stays_under_whatever_name(
+async def test_environment_with_running_programs_cannot_be_deleted(
     platform: Any, expect_refusal: Any
 ) -> None:
     root = platform.environments.root
@@ -660,7 +654,7 @@ async def test_one_that_programs_run_in_stays_under_whatever_name(
     await ada.environments.DeleteEnvironment(request)
 
 
-async def test_what_the_server_cannot_read_is_left_to_agents(platform: Any) -> None:
+async def test_unreadable_environment_is_resolved_by_agents(platform: Any) -> None:
     make(platform, "ada", "torch")
     task = await submitted(platform, "ada", "torch")
     placed = ev.RunPlaced(("n0",), Priority.NORMAL, "fits")
@@ -670,14 +664,14 @@ async def test_what_the_server_cannot_read_is_left_to_agents(platform: Any) -> N
     assert (result.name, result.layer, result.fallback) == ("torch", "", False)
 
 
-async def test_tasks_are_told_where_environments_are_if_they_see_them(platform: Any) -> None:
+async def test_tasks_get_haienv_variables_if_storage_is_visible(platform: Any) -> None:
     root = str(platform.environments.root)
     visible_pinning = EnvironmentPinning(platform.environments)
     assert visible_pinning.haienv_variables("ada") == {"HAIENV_HOME": root, "HAIENV_USER": "ada"}
     assert EnvironmentPinning(platform.environments, visible=False).haienv_variables("ada") == {}
 
 
-async def test_what_is_exported_makes_the_same_one(platform: Any) -> None:
+async def test_exported_description_builds_the_same_environment(platform: Any) -> None:
     lock_hash = make(
         platform, "ada", "torch", config={"variables": {"A": "a = b"}}, visibility="public"
     )
@@ -689,7 +683,7 @@ async def test_what_is_exported_makes_the_same_one(platform: Any) -> None:
     assert list(description.wanted) == ["pandas>=2"]
 
 
-async def test_a_build_runs_in_a_place_of_its_own(
+async def test_build_runs_in_its_own_directory(
     platform: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     body = """
@@ -710,7 +704,7 @@ make_environment(Path(os.environ["HAIENV_HOME"]), "ada", "torch")
     assert list(places.iterdir()) == []
 
 
-async def test_a_build_ends_with_who_asked_for_it(platform: Any) -> None:
+async def test_build_ends_when_its_client_disconnects(platform: Any) -> None:
     """The program would sleep for an hour, and so would what it has started."""
     body = """
 import subprocess, time
@@ -740,9 +734,7 @@ async def wait_ended(pid: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["x\0y", "../etc", "a/b", "n" * 100_000])
-async def test_a_name_that_cannot_be_is_of_no_environment(
-    platform: Any, expect_refusal: Any, name: str
-) -> None:
+async def test_impossible_name_is_not_found(platform: Any, expect_refusal: Any, name: str) -> None:
     ada = await platform.caller("ada")
     for wanted in ({"name": name}, {"name": "x", "owner": name}):
         async with expect_refusal() as why:

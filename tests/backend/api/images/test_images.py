@@ -34,7 +34,7 @@ async def names(caller: Any) -> list[str]:
     return [i.name for i in (await caller.images.ListImages(ipb.ListImagesRequest())).images]
 
 
-async def test_who_sees_which_image(platform: Any, expect_refusal: Any) -> None:
+async def test_users_see_images_of_their_groups(platform: Any, expect_refusal: Any) -> None:
     root, ada, eve = [await platform.caller(name) for name in ("root", "ada", "eve")]
     await root.images.SetImage(image())
     await root.images.SetImage(image("lab", "r.example/lab/main", user_groups=["vision"]))
@@ -57,7 +57,7 @@ async def test_one_image_is_the_default(platform: Any) -> None:
     assert checked.pinned == f"r.example/b/i:2@{NEW}"
 
 
-async def test_a_wrong_image_is_told_all_that_is_wrong(platform: Any, expect_refusal: Any) -> None:
+async def test_all_violations_of_an_image_are_reported(platform: Any, expect_refusal: Any) -> None:
     root = await platform.caller("root")
     async with expect_refusal() as why:
         await root.images.SetImage(
@@ -82,7 +82,7 @@ async def test_a_wrong_image_is_told_all_that_is_wrong(platform: Any, expect_ref
         pytest.param("manage_nodes", "r.example/lab/a", False, id="another right"),
     ],
 )
-async def test_a_right_is_about_whole_names(
+async def test_right_for_a_prefix_matches_whole_path_segments(
     platform: Any, expect_refusal: Any, right: str, path: str, allowed: bool
 ) -> None:
     await platform.directory.grant(Grant("vision", True, right))
@@ -98,14 +98,16 @@ async def test_a_right_is_about_whole_names(
 @pytest.mark.parametrize(
     "path", ["r.example/Upper", "r.example/a:b:c", "team/a", "r.example/a@sha256:1", "r.example/"]
 )
-async def test_what_is_no_reference(platform: Any, expect_refusal: Any, path: str) -> None:
+async def test_invalid_references_are_refused(
+    platform: Any, expect_refusal: Any, path: str
+) -> None:
     root = await platform.caller("root")
     async with expect_refusal() as why:
         await root.images.CheckImage(ipb.CheckImageRequest(image=path))
     assert why[0].reason == "BAD_REFERENCE"
 
 
-async def test_passwords_stay_with_the_server(platform: Any, expect_refusal: Any) -> None:
+async def test_passwords_are_never_returned(platform: Any, expect_refusal: Any) -> None:
     root = await platform.caller("root")
     kept = await root.images.SetRegistry(registry("r.example/lab", "robot$lab", password="hunter2"))
     assert kept == Registry(prefix="r.example/lab", username="robot$lab", has_password=True)
@@ -122,7 +124,7 @@ async def test_passwords_stay_with_the_server(platform: Any, expect_refusal: Any
     assert "hunter2" not in repr(await platform.store.records(StoredRegistry))
 
 
-async def test_the_longest_prefix_counts_and_a_password_stays_with_its_account(
+async def test_longest_prefix_counts_and_a_password_stays_with_its_account(
     platform: Any,
 ) -> None:
     root = await platform.caller("root")
@@ -154,7 +156,7 @@ class TestSubmitting:
         told = await caller.tasks.ListTaskEvents(tpb.ListTaskEventsRequest(id=task))
         return str(told.events[0].reason)
 
-    async def test_a_task_is_pinned_to_what_the_image_is_now(
+    async def test_task_is_pinned_to_what_the_image_is_now(
         self, platform: Any, make_spec: Any
     ) -> None:
         root, ada = await platform.caller("root"), await platform.caller("ada")
@@ -182,7 +184,7 @@ class TestSubmitting:
                 await self.submitted(eve, make_spec, "three", image=other)
             assert why[0].reason == "IMAGE_NOT_ALLOWED"
 
-    async def test_a_sweep_asks_the_registry_once(self, platform: Any, make_spec: Any) -> None:
+    async def test_sweep_asks_the_registry_once(self, platform: Any, make_spec: Any) -> None:
         root, ada = await platform.caller("root"), await platform.caller("ada")
         await root.images.SetImage(image())
         platform.registries.found[TORCH] = OLD
@@ -221,7 +223,7 @@ class TestSubmitting:
         task = await self.submitted(ada, make_spec, "b", image="")
         assert task.spec.resource.image == f"{TORCH}@{OLD}"
 
-    async def test_a_registry_that_is_down_is_told_in_the_timeline(
+    async def test_registry_that_is_down_is_told_in_the_timeline(
         self, platform: Any, make_spec: Any
     ) -> None:
         root, ada = await platform.caller("root"), await platform.caller("ada")
@@ -236,7 +238,7 @@ class TestSubmitting:
         assert again.spec.resource.image == f"{TORCH}@{OLD}"
 
     @pytest.mark.parametrize("image_check", ["require"])
-    async def test_a_registry_that_is_down_refuses_when_that_is_required(
+    async def test_registry_that_is_down_refuses_when_that_is_required(
         self, platform: Any, make_spec: Any, expect_refusal: Any, image_check: str
     ) -> None:
         root, ada = await platform.caller("root"), await platform.caller("ada")

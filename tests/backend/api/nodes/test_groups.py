@@ -41,7 +41,7 @@ async def listed(caller: Any) -> node_pb2.Group:
     return (await caller.nodes.ListGroups(npb.ListGroupsRequest())).groups[0]
 
 
-def test_the_message_has_every_setting() -> None:
+def test_message_has_every_setting() -> None:
     assert sorted(NAMES) == sorted(field.name for field in fields(Policy))
 
 
@@ -56,11 +56,11 @@ def test_the_message_has_every_setting() -> None:
         pytest.param(Policy(demotion={Priority.HIGH: Demotion(Priority.LOW, 0.0)}), id="demotion"),
     ],
 )
-def test_a_policy_comes_back_from_its_message(policy: Policy) -> None:
+def test_policy_comes_back_from_its_message(policy: Policy) -> None:
     assert parse(policy_from_proto(policy_to_proto(to_mapping(policy)))) == policy
 
 
-async def test_settings_are_kept_listed_and_unset(platform: Any) -> None:
+async def test_settings_are_stored_listed_and_unset(platform: Any) -> None:
     olga = await platform.caller("olga")
     first = await olga.nodes.UpdateGroup(
         request("policy.staying", "policy.urgent", staying=2, urgent=40)
@@ -79,7 +79,7 @@ async def test_settings_are_kept_listed_and_unset(platform: Any) -> None:
     assert await platform.store.groups() == [Group("default")]
 
 
-async def test_a_group_that_has_and_sets_nothing_is_not_listed(platform: Any) -> None:
+async def test_empty_group_without_settings_is_not_listed(platform: Any) -> None:
     olga = await platform.caller("olga")
     slip = npb.UpdateGroupRequest(
         name="defualt",
@@ -98,7 +98,7 @@ async def test_a_group_that_has_and_sets_nothing_is_not_listed(platform: Any) ->
     assert await names() == ["default"]
 
 
-async def test_without_a_mask_what_is_set_counts(platform: Any) -> None:
+async def test_update_without_a_mask_changes_the_fields_that_are_set(platform: Any) -> None:
     olga = await platform.caller("olga")
     await olga.nodes.UpdateGroup(request(packed=True, staying=3))
     group = await olga.nodes.UpdateGroup(request("policy.urgent", urgent=30))
@@ -106,7 +106,7 @@ async def test_without_a_mask_what_is_set_counts(platform: Any) -> None:
     assert not (await olga.nodes.UpdateGroup(request())).packed
 
 
-async def test_every_violation_is_told_at_once_and_nothing_is_changed(
+async def test_all_violations_are_reported_together_and_nothing_changes(
     platform: Any, expect_refusal: Any
 ) -> None:
     olga = await platform.caller("olga")
@@ -138,7 +138,7 @@ async def test_every_violation_is_told_at_once_and_nothing_is_changed(
     assert await platform.store.groups() == []
 
 
-async def test_the_audit_says_old_and_new_values(platform: Any, expect_refusal: Any) -> None:
+async def test_audit_says_old_and_new_values(platform: Any, expect_refusal: Any) -> None:
     olga, ada = await platform.caller("olga"), await platform.caller("ada")
     await olga.nodes.UpdateGroup(request(packed=True, staying=2))
     await olga.nodes.UpdateGroup(request("policy.staying", validate_only=True))  # leaves no row
@@ -157,7 +157,7 @@ async def test_the_audit_says_old_and_new_values(platform: Any, expect_refusal: 
     ]
 
 
-async def test_a_stored_policy_that_cannot_be_read_can_be_replaced(platform: Any) -> None:
+async def test_stored_policy_that_cannot_be_read_can_be_replaced(platform: Any) -> None:
     await platform.cluster.save_group(Group("default", policy='{"staying": "x"}'))
     olga = await platform.caller("olga")
     assert (await listed(olga)).policy == policy_pb2.SchedulingPolicy()
@@ -165,7 +165,7 @@ async def test_a_stored_policy_that_cannot_be_read_can_be_replaced(platform: Any
     assert group.policy == policy_pb2.SchedulingPolicy(urgent=30)
 
 
-async def test_the_quota_of_a_group_counts_at_submission(
+async def test_quota_of_a_group_counts_at_submission(
     platform: Any, make_spec: Any, expect_refusal: Any
 ) -> None:
     olga, ada = await platform.caller("olga"), await platform.caller("ada")
@@ -175,7 +175,7 @@ async def test_the_quota_of_a_group_counts_at_submission(
     assert why[0].reason == "QUOTA_EXCEEDED"
 
 
-async def test_a_preview_shows_the_next_pass_and_changes_nothing(
+async def test_preview_shows_the_next_pass_and_changes_nothing(
     platform: Any, expect_refusal: Any
 ) -> None:
     for name in ("first", "second"):

@@ -37,7 +37,7 @@ def setting(key: str, value: str = "x") -> npb.LabelNodeRequest:
         pytest.param("nothai.dev/rack", "r7", id="a prefix that ends like ours"),
     ],
 )
-def test_what_a_label_may_be(key: str, value: str) -> None:
+def test_valid_labels_are_accepted(key: str, value: str) -> None:
     check(setting(key, value), WATCHED)
     assert update_labels(NOTHING, setting(key, value)) == ((key, value),)
 
@@ -65,26 +65,26 @@ def test_what_a_label_may_be(key: str, value: str) -> None:
         pytest.param(request(), "nothing to change", id="nothing"),
     ],
 )
-def test_what_it_may_not_be(wrong: npb.LabelNodeRequest, told: str) -> None:
+def test_invalid_labels_are_refused(wrong: npb.LabelNodeRequest, told: str) -> None:
     with pytest.raises(Invalid) as refused:
         check(wrong, WATCHED)
     assert told in str(refused.value)
 
 
-def test_all_violations_are_told_at_once() -> None:
+def test_all_violations_are_reported_together() -> None:
     with pytest.raises(Invalid) as refused:
         check(request(**{"a b": "x", "pool": "c d"}), WATCHED)
     assert [v.field for v in refused.value.violations] == ["labels[a b]", *["labels[pool]"] * 2]
 
 
-def test_a_node_has_so_many_labels_at_most() -> None:
+def test_number_of_labels_is_limited() -> None:
     full = tuple((f"k{i:02}", "") for i in range(64))
     assert len(update_labels(full, request("k00", new="x"))) == 64
     with pytest.raises(Invalid, match="65 labels"):
         update_labels(full, request(new="x"))
 
 
-async def test_a_watch_and_the_audit_hear_of_them(platform: Any) -> None:
+async def test_label_changes_reach_watches_and_the_audit(platform: Any) -> None:
     olga, ada = await platform.caller("olga"), await platform.caller("ada")
     await olga.nodes.LabelNode(request(rack="r7", old="x"))
     watch = ada.nodes.WatchNodes(npb.WatchNodesRequest())
@@ -102,7 +102,7 @@ async def test_a_watch_and_the_audit_hear_of_them(platform: Any) -> None:
     ]
 
 
-async def test_changes_at_once_are_all_kept_also_when_the_launcher_reports(platform: Any) -> None:
+async def test_concurrent_label_changes_are_all_kept(platform: Any) -> None:
     olga = await platform.caller("olga")
     await asyncio.gather(
         *(olga.nodes.LabelNode(request(**{f"k{i}": "x"})) for i in range(5)),

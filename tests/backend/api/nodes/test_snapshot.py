@@ -22,7 +22,7 @@ def large() -> Snapshot:
     return snap(nodes(9), *named)
 
 
-async def test_a_large_one_comes_in_parts_and_whole(platform: Any) -> None:
+async def test_large_snapshot_is_sent_in_parts(platform: Any) -> None:
     platform.scheduling.given = large()
     parts = await dumped(platform)
     assert len(parts) > 2
@@ -30,7 +30,7 @@ async def test_a_large_one_comes_in_parts_and_whole(platform: Any) -> None:
     assert parse(b"".join(parts).decode()) == platform.scheduling.given
 
 
-async def test_it_can_be_anonymous(platform: Any) -> None:
+async def test_snapshot_can_be_anonymous(platform: Any) -> None:
     platform.scheduling.given = given = snap(nodes(2), queued(1, user="ada"))
     text = b"".join(await dumped(platform, anonymous=True)).decode()
     assert parse(text) == anonymize(given) != given

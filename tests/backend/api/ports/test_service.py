@@ -26,7 +26,7 @@ async def numbers(caller: Any, user: str = "") -> list[int]:
     ]
 
 
-async def test_a_right_says_how_many(platform: Any, expect_refusal: Any) -> None:
+async def test_right_limits_the_number_of_ports(platform: Any, expect_refusal: Any) -> None:
     ada = await platform.caller("ada")
     for most in (0, 1, 2):
         if most:
@@ -39,7 +39,7 @@ async def test_a_right_says_how_many(platform: Any, expect_refusal: Any) -> None
     assert await numbers(ada) == [30_000, 30_001]
 
 
-async def test_a_number_that_was_given_back_is_given_again(platform: Any) -> None:
+async def test_released_number_is_reused(platform: Any) -> None:
     olga = await platform.caller("olga")
     for name in ("a", "b", "c"):
         await olga.ports.CreatePort(creating(name))
@@ -47,7 +47,7 @@ async def test_a_number_that_was_given_back_is_given_again(platform: Any) -> Non
     assert (await olga.ports.CreatePort(creating("d"))).node_port == 30_001
 
 
-async def test_operators_choose_numbers_and_people(platform: Any, expect_refusal: Any) -> None:
+async def test_operators_choose_numbers_and_users(platform: Any, expect_refusal: Any) -> None:
     olga, ada = await platform.caller("olga"), await platform.caller("ada")
     await platform.directory.grant(Grant("ada", False, "ports:9"))
     await olga.ports.CreatePort(creating("t", user="ada", node_port=30_022))
@@ -66,14 +66,16 @@ async def test_operators_choose_numbers_and_people(platform: Any, expect_refusal
     assert why[0].code is C.NOT_FOUND
 
 
-async def test_everything_that_is_wrong_is_told_at_once(platform: Any, expect_refusal: Any) -> None:
+async def test_all_violations_are_reported_together(platform: Any, expect_refusal: Any) -> None:
     olga = await platform.caller("olga")
     async with expect_refusal() as why:
         await olga.ports.CreatePort(creating(" ", "SSH!"))
     assert set(dict(why[0].violations)) == {"port.task_name", "port.service"}
 
 
-async def test_when_all_are_kept(platform: Any, expect_refusal: Any) -> None:
+async def test_reservation_is_refused_if_no_number_is_free(
+    platform: Any, expect_refusal: Any
+) -> None:
     for number in range(30_000, 32_768):
         await platform.store.save_record(StoredPort(number, "eve", f"t{number}", "ssh"))
     olga = await platform.caller("olga")
@@ -82,7 +84,7 @@ async def test_when_all_are_kept(platform: Any, expect_refusal: Any) -> None:
     assert why[0].code is C.RESOURCE_EXHAUSTED
 
 
-async def test_a_port_is_of_the_task_name_and_stays(platform: Any) -> None:
+async def test_port_belongs_to_the_task_name_and_stays(platform: Any) -> None:
     olga = await platform.caller("olga")
     await olga.ports.CreatePort(creating("t", user="ada"))
     await olga.ports.CreatePort(creating("t", "web", user="ada"))

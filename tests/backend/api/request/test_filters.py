@@ -68,7 +68,7 @@ NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
         ),
     ],
 )
-def test_what_a_filter_means(text: str, expected: dict[str, Any]) -> None:
+def test_filter_is_parsed(text: str, expected: dict[str, Any]) -> None:
     values = {k: frozenset(v) if isinstance(v, set) else v for k, v in expected.items()}
     assert parse(text, "ada", NOW) == TaskFilter(**values)
 
@@ -106,14 +106,14 @@ def test_what_a_filter_means(text: str, expected: dict[str, Any]) -> None:
         pytest.param("x" * 5000, "at most 4096", id="too long"),
     ],
 )
-def test_a_wrong_term_is_named(text: str, message: str) -> None:
+def test_wrong_term_is_named(text: str, message: str) -> None:
     with pytest.raises(Invalid) as caught:
         parse(text, "ada", NOW)
     assert [v.field for v in caught.value.violations] == ["filter"]
     assert message in str(caught.value)
 
 
-def test_all_wrong_terms_come_at_once() -> None:
+def test_all_wrong_terms_are_reported_together() -> None:
     with pytest.raises(Invalid) as caught:
         parse("state:x outcome:y foo:z", "ada", NOW)
     assert len(caught.value.violations) == 3
@@ -137,7 +137,7 @@ def test_any_text_is_a_filter_or_invalid(text: str) -> None:
         (" priority  DESC ", ("priority", True)),
     ],
 )
-def test_what_an_order_means(text: str, expected: tuple[str, bool]) -> None:
+def test_order_is_parsed(text: str, expected: tuple[str, bool]) -> None:
     assert parse_order(text) == expected
 
 
@@ -149,7 +149,7 @@ def test_what_an_order_means(text: str, expected: tuple[str, bool]) -> None:
         ("id; drop table", "must be desc"),
     ],
 )
-def test_wrong_order(text: str, message: str) -> None:
+def test_invalid_order_is_refused(text: str, message: str) -> None:
     with pytest.raises(Invalid, match="order_by") as caught:
         parse_order(text)
     assert message in str(caught.value)

@@ -87,7 +87,9 @@ async def test_pages_of_a_size(platform: Any) -> None:
         assert await everything(ask, 0) == [expected]
 
 
-async def test_pages_as_large_as_clients_take(platform: Any, monkeypatch: Any) -> None:
+async def test_pages_are_limited_to_the_size_that_clients_accept(
+    platform: Any, monkeypatch: Any
+) -> None:
     monkeypatch.setattr(limits, "PAGE_BYTES", 100)
     for ask, expected in (await listed(platform, 12)).values():
         found = await everything(ask, 0)
@@ -96,7 +98,9 @@ async def test_pages_as_large_as_clients_take(platform: Any, monkeypatch: Any) -
 
 
 @pytest.mark.parametrize("token", ["x", "-1", "1" * 10, "²"])
-async def test_tokens_that_are_none(platform: Any, expect_refusal: Any, token: str) -> None:
+async def test_invalid_page_tokens_are_refused(
+    platform: Any, expect_refusal: Any, token: str
+) -> None:
     every = await listed(platform, 1)
     for name in ("runs", "events"):
         async with expect_refusal() as why:
@@ -104,20 +108,20 @@ async def test_tokens_that_are_none(platform: Any, expect_refusal: Any, token: s
         assert why[0].violations == (("page_token", "is not one of this list"),)
 
 
-async def test_a_page_has_no_negative_size(platform: Any, expect_refusal: Any) -> None:
+async def test_page_has_no_negative_size(platform: Any, expect_refusal: Any) -> None:
     for ask, _ in (await listed(platform, 1)).values():
         async with expect_refusal() as why:
             await ask("", -1)
         assert [field for field, _ in why[0].violations] == ["page_size"]
 
 
-def test_the_size_of_a_page() -> None:
+def test_size_of_a_page() -> None:
     assert [paging.page_size(n, 50) for n in (0, 7, 5000)] == [50, 7, 1000]
     with pytest.raises(Invalid):
         paging.page_size(-1)
 
 
-async def test_a_page_of_nodes_is_bounded_whatever_is_asked_for(platform: Any) -> None:
+async def test_page_of_nodes_has_a_maximum_size(platform: Any) -> None:
     ada = await platform.caller("ada")
     await platform.cluster.update_nodes([Node(f"m{i:04}") for i in range(1500)])
     for asked in (0, 1200):

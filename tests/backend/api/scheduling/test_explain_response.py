@@ -37,11 +37,13 @@ from hai_backend.scheduler.explain.blockers import NodeNumbers
         ),
     ],
 )  # fmt: skip
-def test_who_is_protected(numbers: NodeNumbers, said: list[str]) -> None:
+def test_protected_runs_are_named_with_the_end_of_their_protection(
+    numbers: NodeNumbers, said: list[str]
+) -> None:
     assert [*describe_protection(numbers)] == said
 
 
-def test_why_of_a_failed_task_is_its_diagnosis() -> None:
+def test_explanation_of_a_failed_task_is_its_diagnosis() -> None:
     lines = "ModuleNotFoundError: No module named 'apex'\n"
     rank = Rank(0, "n1", RankState.FAILED, exit_code=1, last_lines=lines)
     run = Run(1, RunState.ENDED, (rank,), 0.0, Priority.LOW)
@@ -55,7 +57,7 @@ def test_why_of_a_failed_task_is_its_diagnosis() -> None:
     assert "submit it again: hai describe 7 | hai run -" in said.suggestions
 
 
-def test_what_other_pods_hold_is_told_of_the_nodes_that_tasks_may_use() -> None:
+def test_pods_of_other_systems_are_named_for_usable_nodes() -> None:
     told = "other pods hold 3 of 8 gpus"
     nodes = [
         Node("n2", foreign=told),

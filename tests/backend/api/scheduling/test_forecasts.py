@@ -61,7 +61,7 @@ def forecasting(clock: ManualClock) -> Forecasts:
     return Forecasts(scheduling, Policy(), clock)
 
 
-async def test_moments_or_a_reason(work: Work) -> None:
+async def test_forecast_has_percentiles_or_a_reason(work: Work) -> None:
     found = await forecasting(ManualClock()).starts([(1, "g"), (2, "g"), (3, "g"), (4, "broken")])
     assert (found[1].p10.seconds, found[1].p50.nanos, found[1].basis) == (
         60,
@@ -74,7 +74,7 @@ async def test_moments_or_a_reason(work: Work) -> None:
     assert "the server's log says why" in found[4].reason
 
 
-async def test_one_is_kept_for_half_a_minute(work: Work) -> None:
+async def test_forecast_is_cached_for_half_a_minute(work: Work) -> None:
     clock = ManualClock()
     starts = forecasting(clock).starts
     for seconds, computed in ((0.0, 1), (29.0, 1), (2.0, 2), (-60.0, 3)):  # set back at last
@@ -83,7 +83,7 @@ async def test_one_is_kept_for_half_a_minute(work: Work) -> None:
         assert len(work.asked) == computed
 
 
-async def test_one_that_was_cancelled_is_computed_again(
+async def test_cancelled_forecast_is_computed_again(
     work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It counted as under way for ever."""
@@ -98,7 +98,7 @@ async def test_one_that_was_cancelled_is_computed_again(
     assert (await both.starts([(1, "g")]))[1].p10.seconds == 60
 
 
-async def test_one_at_a_time_and_nobody_waits_long(
+async def test_forecasts_run_one_at_a_time_and_callers_wait_for_a_limited_time(
     work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_WAIT_SECONDS", 0.01)
@@ -115,7 +115,7 @@ async def test_one_at_a_time_and_nobody_waits_long(
     assert (sorted(work.asked), work.most) == (["g", "h"], 1)
 
 
-async def test_a_leader_term_that_ends_forecasts_no_more(
+async def test_no_forecast_starts_after_the_leader_term(
     work: Work, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(module, "_WAIT_SECONDS", 0.01)
@@ -129,7 +129,7 @@ async def test_a_leader_term_that_ends_forecasts_no_more(
     assert [task.cancelled() for task in making] == [True, True]
 
 
-async def test_told_in_the_queue_and_where_one_task_is_explained_not_in_lists(
+async def test_predicted_starts_are_in_the_queue_and_explanations_but_not_in_lists(
     platform: Any, make_spec: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ada = await platform.caller("ada")

@@ -137,7 +137,7 @@ async def compare(rig: Rig, predicted: DryRun, number: int) -> None:
 
 @given(data=st.data())
 @settings(max_examples=60, deadline=None)
-def test_the_loop_does_what_a_dry_run_says(data: st.DataObject) -> None:
+def test_scheduling_loop_does_what_a_dry_run_predicts(data: st.DataObject) -> None:
     asyncio.run(truth(data))
 
 
@@ -164,7 +164,7 @@ async def dry_run(caller: Any, spec: Any) -> pb.DryRunTaskResponse:
     return answer
 
 
-async def test_a_dry_run_stores_nothing(platform: Any, make_spec: Any) -> None:
+async def test_dry_run_stores_nothing(platform: Any, make_spec: Any) -> None:
     loop, ada = given_to(platform), await platform.caller("ada")
     await passes(platform, loop)
     answer = await dry_run(ada, make_spec("t", node_count=2))
@@ -176,7 +176,7 @@ async def test_a_dry_run_stores_nothing(platform: Any, make_spec: Any) -> None:
     assert [row for row in rows if row.method == "DryRunTask"] == []
 
 
-async def test_a_dry_run_names_victims_and_quota(platform: Any, make_spec: Any) -> None:
+async def test_dry_run_names_victims_and_quota(platform: Any, make_spec: Any) -> None:
     loop, ada, bob = given_to(platform), *[await platform.caller(n) for n in ("ada", "bob")]
     await bob.tasks.CreateTask(pb.CreateTaskRequest(spec=make_spec("his", node_count=4)))
     await passes(platform, loop)
@@ -194,7 +194,7 @@ async def test_a_dry_run_names_victims_and_quota(platform: Any, make_spec: Any) 
     assert "start when task 1 has left; suspending costs 660 node-seconds" in answer.message
 
 
-async def test_a_dry_run_that_waits_says_what_would_help(platform: Any, make_spec: Any) -> None:
+async def test_dry_run_of_a_waiting_task_has_remedies(platform: Any, make_spec: Any) -> None:
     loop, ada = given_to(platform), await platform.caller("ada")
     await ada.tasks.CreateTask(pb.CreateTaskRequest(spec=make_spec("first", node_count=3)))
     await passes(platform, loop)
@@ -208,7 +208,7 @@ async def test_a_dry_run_that_waits_says_what_would_help(platform: Any, make_spe
     ]
 
 
-async def test_a_dry_run_of_who_waits_for_another_names_no_place(
+async def test_dry_run_of_a_task_with_predecessors_has_no_queue_place(
     platform: Any, make_spec: Any
 ) -> None:
     loop, ada = given_to(platform), await platform.caller("ada")
@@ -221,7 +221,7 @@ async def test_a_dry_run_of_who_waits_for_another_names_no_place(
     assert answer.message == "would wait: Waits for task 1 to end."
 
 
-async def test_why_says_of_each_that_goes_first_how_it_has_to_end(
+async def test_explanation_names_predecessors_and_required_outcomes(
     platform: Any, make_spec: Any
 ) -> None:
     loop, ada = given_to(platform), await platform.caller("ada")
@@ -251,7 +251,7 @@ async def test_why_says_of_each_that_goes_first_how_it_has_to_end(
     )
 
 
-async def test_before_the_first_pass_nobody_knows(
+async def test_questions_before_the_first_pass_are_unavailable(
     platform: Any, make_spec: Any, expect_refusal: Any
 ) -> None:
     given_to(platform)
@@ -261,7 +261,9 @@ async def test_before_the_first_pass_nobody_knows(
     assert why[0].code is grpc.StatusCode.UNAVAILABLE
 
 
-async def test_why_names_quota_protection_and_preemptions(platform: Any, make_spec: Any) -> None:
+async def test_explanation_names_quota_protection_and_preemptions(
+    platform: Any, make_spec: Any
+) -> None:
     loop, ada = given_to(platform), await platform.caller("ada")
     bob = await platform.caller("bob")
     await bob.tasks.CreateTask(pb.CreateTaskRequest(spec=make_spec("his", node_count=4)))
@@ -285,7 +287,7 @@ async def test_why_names_quota_protection_and_preemptions(platform: Any, make_sp
     assert [(p.id, p.user, p.higher) for p in told.preemptions] == [(2, "ada", True)]
 
 
-async def test_who_comes_when_many_ask_is_told_what_is_known_without_a_search(
+async def test_questions_behind_too_many_others_are_answered_without_trial_passes(
     platform: Any, make_spec: Any, expect_refusal: Any, monkeypatch: Any
 ) -> None:
     loop, ada = given_to(platform), await platform.caller("ada")
@@ -315,7 +317,7 @@ async def test_who_comes_when_many_ask_is_told_what_is_known_without_a_search(
     assert (await first).HasField("nodes")
 
 
-async def test_a_search_that_takes_too_long_ends_with_what_is_known() -> None:
+async def test_slow_search_for_remedies_stops_with_those_found() -> None:
     rig = Rig()
     await rig.cluster.update_nodes([Node("n0")])
     for name, count in (("one", 1), ("other", 2)):

@@ -44,7 +44,7 @@ def path(method: MethodDescriptor) -> str:
     return f"/{method.containing_service.full_name}/{method.name}"
 
 
-def test_what_is_named_like_a_read_changes_nothing_and_what_is_not_is_recorded() -> None:
+def test_only_methods_named_like_reads_are_not_audited() -> None:
     reads = {m.name for m in methods() if not RULES[path(m)].mutates}
     assert {name for name in reads if not READS.fullmatch(name)} == set()
     assert {m.name for m in methods()} - reads == {
@@ -53,7 +53,9 @@ def test_what_is_named_like_a_read_changes_nothing_and_what_is_not_is_recorded()
 
 
 @pytest.mark.parametrize("method", methods(), ids=lambda m: m.name)
-async def test_a_call_leaves_a_row_unless_it_reads(platform: Any, method: MethodDescriptor) -> None:
+async def test_every_call_except_reads_has_an_audit_row(
+    platform: Any, method: MethodDescriptor
+) -> None:
     admin = await platform.caller("root")
     before = len((await platform.store.audit(AuditQuery(page_size=1000))).rows)
     with suppress(grpc.aio.AioRpcError, TimeoutError):
@@ -120,7 +122,7 @@ def fill(message: Message, secret: str, depth: int = 0) -> None:
 @pytest.mark.parametrize(
     "method", [m for m in methods() if RULES[path(m)].mutates], ids=lambda m: m.name
 )
-async def test_a_row_has_no_text_of_a_request_that_may_be_a_secret(
+async def test_audit_row_has_no_possibly_secret_text(
     platform: Any, method: MethodDescriptor
 ) -> None:
     """A field that is not in PUBLIC must not get into a row: add it there only if it never holds a secret."""
@@ -134,7 +136,9 @@ async def test_a_row_has_no_text_of_a_request_that_may_be_a_secret(
 @pytest.mark.parametrize(
     "method", [m for m in methods() if RULES[path(m)].mutates], ids=lambda m: m.name
 )
-async def test_a_row_has_no_credentials_of_a_url(platform: Any, method: MethodDescriptor) -> None:
+async def test_audit_row_has_no_credentials_of_a_url(
+    platform: Any, method: MethodDescriptor
+) -> None:
     with suppress(grpc.aio.AioRpcError, TimeoutError):
         async with asyncio.timeout(2):
             await call(await platform.caller("root"), method, "https://ada:s3cr3t@example.org/")

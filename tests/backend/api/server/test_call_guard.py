@@ -47,7 +47,7 @@ C = grpc.StatusCode
         pytest.param((("authorization-bin", b"\xff\x00"),), id="binary"),
     ],
 )
-async def test_strangers_are_not_let_in(platform: Any, metadata: Any) -> None:
+async def test_calls_without_a_valid_token_are_refused(platform: Any, metadata: Any) -> None:
     call = platform.with_token(None).channel.unary_unary("/hai.v1.UserService/WhoAmI")
     with pytest.raises(aio.AioRpcError) as caught:
         await call(b"", metadata=metadata, timeout=10)
@@ -76,7 +76,7 @@ async def test_strangers_are_not_let_in(platform: Any, metadata: Any) -> None:
         ),
     ],
 )
-async def test_garbage_is_refused_and_the_server_lives_on(
+async def test_undecodable_request_is_refused_and_the_server_continues(
     platform: Any, method: str, body: bytes, code: C
 ) -> None:
     token = await platform.token("ada")
@@ -91,7 +91,9 @@ async def test_garbage_is_refused_and_the_server_lives_on(
 @pytest.mark.parametrize(
     "method", ["AgentService/Attach", "TunnelService/OpenTunnel", "WorkspaceService/PushTree"]
 )
-async def test_garbage_in_a_stream_is_refused_and_no_incident(platform: Any, method: str) -> None:
+async def test_undecodable_message_in_a_stream_is_refused_without_an_incident(
+    platform: Any, method: str
+) -> None:
     token = await platform.token("ada")
     call = platform.with_token(token).channel.stream_stream(f"/hai.v1.{method}")(
         metadata=(("authorization", f"Bearer {token}"),), timeout=10
@@ -103,7 +105,7 @@ async def test_garbage_in_a_stream_is_refused_and_no_incident(platform: Any, met
     assert "cannot be read" in (caught.value.details() or "")
 
 
-async def test_garbage_of_strangers_is_not_even_read(platform: Any) -> None:
+async def test_undecodable_request_without_a_token_is_unauthenticated(platform: Any) -> None:
     with pytest.raises(aio.AioRpcError) as caught:
         await platform.with_token(None).channel.unary_unary("/hai.v1.TaskService/GetTask")(
             b"\xff", timeout=10
@@ -121,7 +123,7 @@ def with_fields_of_tomorrow(message: Any, *inner: Any) -> Any:
 
 
 @pytest.mark.parametrize("method", ["CreateTask", "DryRunTask"])
-async def test_what_a_newer_client_asks_for_is_not_left_out_without_a_word(
+async def test_changes_with_unknown_fields_are_refused(
     platform: Any, make_spec: Any, expect_refusal: Any, method: str
 ) -> None:
     ada, spec = await platform.caller("ada"), make_spec("one")
@@ -139,7 +141,7 @@ async def test_what_a_newer_client_asks_for_is_not_left_out_without_a_word(
 
 
 @pytest.mark.parametrize("action", [0, 99])
-async def test_a_service_is_told_only_what_its_agent_can_do(
+async def test_unknown_service_actions_are_refused(
     platform: Any, make_spec: Any, expect_refusal: Any, action: int
 ) -> None:
     ada = await platform.caller("ada")
@@ -150,7 +152,7 @@ async def test_a_service_is_told_only_what_its_agent_can_do(
     assert why[0].violations == (("action", "must be start, stop or restart"),)
 
 
-async def test_a_newer_client_may_look(platform: Any) -> None:
+async def test_reads_with_unknown_fields_are_answered(platform: Any) -> None:
     ada = await platform.caller("ada")
     await ada.tasks.ListTasks(with_fields_of_tomorrow(pb.ListTasksRequest()))
     await ada.users.WhoAmI(with_fields_of_tomorrow(user_service_pb2.WhoAmIRequest()))
@@ -166,7 +168,7 @@ async def test_millions_of_unknown_fields_are_refused_without_a_list(
     assert [field for field, _ in why[0].violations] == ["request"]
 
 
-async def test_strangers_learn_what_answers_here(platform: Any) -> None:
+async def test_server_info_needs_no_token(platform: Any) -> None:
     nobody = platform.with_token(None)
     info = await nobody.server.GetServerInfo(server_service_pb2.GetServerInfoRequest())
     assert (info.protocol, info.launcher) == ("hai.v1", "process")
@@ -190,7 +192,7 @@ async def test_reflection_lists_the_services(platform: Any) -> None:
     call.cancel()
 
 
-def test_the_token_of_a_lease_is_no_part_of_a_row() -> None:
+def test_audit_row_has_no_lease_token() -> None:
     request = workspace_service_pb2.RestoreRevisionRequest(
         name="bert", revision=3, lease_token="hunter2"
     )
@@ -234,7 +236,7 @@ def no_room_for_audit(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(store), "add_audit", full)
 
 
-async def test_a_refusal_keeps_its_words_when_its_row_cannot_be_stored(
+async def test_refusal_reaches_the_caller_even_if_its_audit_row_cannot_be_stored(
     no_room_for_audit: None, platform: Any
 ) -> None:
     ada = await platform.caller("ada")
@@ -243,7 +245,7 @@ async def test_a_refusal_keeps_its_words_when_its_row_cannot_be_stored(
     assert caught.value.code() is C.PERMISSION_DENIED
 
 
-async def test_a_change_goes_on_when_its_caller_hangs_up(
+async def test_change_goes_on_when_its_caller_hangs_up(
     platform: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reached, go_on, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -276,7 +278,7 @@ async def test_a_change_goes_on_when_its_caller_hangs_up(
         pytest.param(RuntimeError("a mistake of ours"), ["call failed"], id="an incident is not"),
     ],
 )
-async def test_what_became_of_a_change_whose_caller_hung_up(
+async def test_audit_row_of_an_abandoned_change_has_its_result(
     platform: Any, monkeypatch: pytest.MonkeyPatch, fails: Exception, told: list[str]
 ) -> None:
     reached, go_on = asyncio.Event(), asyncio.Event()
@@ -341,7 +343,7 @@ async def lose_a_role(platform: Any) -> None:
         (lose_a_role, C.UNAVAILABLE),
     ],
 )
-async def test_who_may_not_stay_is_sent_out_of_a_stream_in_which_nothing_happens(
+async def test_quiet_stream_ends_when_its_user_loses_the_permission(
     platform: Any, make_spec: Any, ended: Callable[[Any], Awaitable[None]], code: grpc.StatusCode
 ) -> None:
     secret, other = await platform.token("ada"), await platform.caller("bob")
@@ -361,7 +363,9 @@ async def test_who_may_not_stay_is_sent_out_of_a_stream_in_which_nothing_happens
     await theirs.read()  # those of others go on
 
 
-async def test_a_token_in_the_past_is_not_made(platform: Any, expect_refusal: Any) -> None:
+async def test_token_that_expires_in_the_past_is_refused(
+    platform: Any, expect_refusal: Any
+) -> None:
     ada = await platform.caller("ada")
     request = user_service_pb2.CreateTokenRequest(scope=1, expire_time=Timestamp(seconds=1))
     async with expect_refusal() as why:
@@ -377,7 +381,7 @@ class Ticks:
         return self.now
 
 
-def test_the_bucket_refills() -> None:
+def test_call_limit_recovers_with_time() -> None:
     ticks = Ticks()
     admission = CallLimiter(CallLimits(calls_per_second=10, calls_at_once=2), ticks)
     admission.count_call("ada")
@@ -410,23 +414,23 @@ def test_streams_are_counted_while_they_are_open() -> None:
         pytest.param(Endpoint("[::]:0"), "plain text", id="plaintext on all of IPv6"),
     ],
 )
-async def test_where_it_does_not_listen(platform: Any, endpoint: Endpoint, words: str) -> None:
+async def test_invalid_endpoints_are_refused(platform: Any, endpoint: Endpoint, words: str) -> None:
     with pytest.raises(Invalid, match=words):
         await serve(platform.api_deps(), endpoint)
 
 
-async def test_a_second_server_on_the_port_is_an_error(platform: Any) -> None:
+async def test_second_server_on_the_port_is_an_error(platform: Any) -> None:
     with pytest.raises(Unavailable, match="the address is taken"):
         await serve(platform.api_deps(), Endpoint(platform.service.address))
 
 
-async def test_plaintext_off_loopback_when_the_operator_says_so(platform: Any) -> None:
+async def test_plaintext_off_loopback_is_allowed_with_insecure(platform: Any) -> None:
     service = await serve(platform.api_deps(), Endpoint("0.0.0.0:0", insecure=True))
     assert service.address.startswith("0.0.0.0:")
     await service.stop(0)
 
 
-async def test_a_narrow_scope_is_told_what_it_lacks(
+async def test_refusal_of_a_narrow_token_names_the_required_scope(
     platform: Any, make_spec: Callable[..., Any], expect_refusal: Any
 ) -> None:
     reader = await platform.caller("ada", TokenScope.READ)
@@ -451,7 +455,7 @@ class TestSmallLimits:
         for stream in streams:
             stream.cancel()
 
-    async def test_a_call_without_a_deadline_gets_one(
+    async def test_call_without_a_deadline_gets_one(
         self, platform: Any, expect_refusal: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         async def hang(query: Any) -> None:
@@ -465,9 +469,7 @@ class TestSmallLimits:
 
 
 @pytest.mark.parametrize("kind", ["unary", "stream"])
-async def test_a_call_whose_work_was_cancelled_is_answered_with_an_incident(
-    platform: Any, kind: str
-) -> None:
+async def test_call_whose_work_is_cancelled_ends_with_an_incident(platform: Any, kind: str) -> None:
     """gRPC gives a handler that leaves as cancelled no status: its caller would wait for ever."""
 
     async def unary(request: bytes, context: Any) -> bytes:

@@ -51,7 +51,7 @@ def test_each_error_has_one_code_and_reason(error: Exception, code: C, reason: s
     assert "secret" not in str(status)
 
 
-def test_an_incident_can_be_found_in_the_log() -> None:
+def test_incident_can_be_found_in_the_log() -> None:
     with capture_logs() as logs:
         status = status_of(ZeroDivisionError("the secret cause"), "/x/Y")
     incident = logs[0]["incident"]
@@ -59,14 +59,14 @@ def test_an_incident_can_be_found_in_the_log() -> None:
     assert "the secret cause" in logs[0]["trace"]
 
 
-def test_a_limit_says_when_to_try_again() -> None:
+def test_limit_says_when_to_try_again() -> None:
     status = status_of(errors.Exhausted("x", retry_after=1.5), "/x/Y")
     retry = error_details_pb2.RetryInfo()
     assert status.details[1].Unpack(retry)
     assert retry.retry_delay.ToTimedelta().total_seconds() == 1.5
 
 
-def test_a_thousand_violations_fit_into_a_trailer() -> None:
+def test_thousand_violations_fit_into_a_trailer() -> None:
     status = status_of(errors.Invalid(MANY), "/x/Y")
     bad = error_details_pb2.BadRequest()
     status.details[1].Unpack(bad)
@@ -87,7 +87,7 @@ async def test_violations_arrive_at_a_client_with_default_settings(
     assert "more violations" in why[0].violations[-1][1]
 
 
-async def test_an_unexpected_error_tells_its_incident_only(
+async def test_unexpected_error_shows_only_its_incident_id(
     platform: Any, expect_refusal: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken() -> None:
@@ -103,7 +103,7 @@ async def test_an_unexpected_error_tells_its_incident_only(
     assert [entry["log_level"] for entry in logs] == ["error"]
 
 
-async def test_a_call_that_hangs_is_ended(
+async def test_call_that_hangs_is_ended(
     platform: Any, expect_refusal: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def hang(query: Any) -> None:

@@ -34,7 +34,9 @@ class Counted(Node):
         return True
 
 
-async def test_the_queue(platform: Any, make_spec: Any) -> None:
+async def test_building_a_long_queue_does_not_block_the_event_loop(
+    platform: Any, make_spec: Any
+) -> None:
     ada = await platform.caller("ada")
     for name in ("one", "other"):
         await ada.tasks.CreateTask(tasks.CreateTaskRequest(spec=make_spec(name=name)))
@@ -46,7 +48,7 @@ async def test_the_queue(platform: Any, make_spec: Any) -> None:
     assert get_ident() not in seen.threads
 
 
-async def test_the_groups(platform: Any) -> None:
+async def test_building_many_groups_does_not_block_the_event_loop(platform: Any) -> None:
     ada = await platform.caller("ada")
     await platform.cluster.update_nodes([Counted("m1", group="many")])
     Counted.threads.clear()

@@ -103,7 +103,7 @@ def refused(error: aio.AioRpcError) -> tuple[C, str, float]:
     return error.code(), info.reason, retry.retry_delay.seconds
 
 
-async def test_a_stream_is_passed_on_with_everything_that_belongs_to_it(passed: Any) -> None:
+async def test_stream_is_forwarded_with_metadata_and_trailers(passed: Any) -> None:
     made, channel, _ = passed
     sent = [b"", b"\x00\xff" * 100, b"x" * 3_000_000]
     call = channel.stream_stream("/hai.test/echo")(
@@ -119,12 +119,12 @@ async def test_a_stream_is_passed_on_with_everything_that_belongs_to_it(passed: 
     assert (trailer["last"], trailer["raw-bin"]) == ("9", b"\xff\x00")
 
 
-async def test_a_unary_call_is_passed_on(passed: Any) -> None:
+async def test_unary_call_is_forwarded(passed: Any) -> None:
     _, channel, _ = passed
     assert await channel.unary_unary("/hai.test/echo")(b"abc", timeout=10) == b"abc"
 
 
-async def test_a_refusal_is_passed_on_with_its_details(passed: Any) -> None:
+async def test_refusal_is_forwarded_with_its_details(passed: Any) -> None:
     _, channel, _ = passed
     with pytest.raises(aio.AioRpcError, match="not so") as caught:
         await channel.unary_unary("/hai.test/refuse")(b"", timeout=10)
@@ -133,7 +133,7 @@ async def test_a_refusal_is_passed_on_with_its_details(passed: Any) -> None:
     assert (trailer[DETAILS], trailer["more"]) == (b"\x01\x02", "x")
 
 
-async def test_what_a_leader_says_at_once_is_passed_on_while_much_is_still_to_be_sent(
+async def test_early_response_is_forwarded_while_requests_are_still_sent(
     passed: Any,
 ) -> None:
     _, channel, _ = passed
@@ -157,7 +157,7 @@ async def _heard(call: Any, *answers: bytes) -> aio.AioRpcError:
 
 
 @pytest.mark.parametrize("how", ["cancelled", "late"])
-async def test_who_hangs_up_here_hangs_up_there(passed: Any, how: str) -> None:
+async def test_cancellation_by_the_caller_reaches_the_leader(passed: Any, how: str) -> None:
     made, channel, _ = passed
     timeout = 0.2 if how == "late" else None
     call = channel.unary_stream("/hai.test/wait")(b"", timeout=timeout)
@@ -184,14 +184,14 @@ async def test_streams_end_as_unavailable_when_the_leader_changes(
     assert refused(caught.value) == (C.UNAVAILABLE, "NO_LEADER", 1)
 
 
-async def test_a_leader_that_is_not_there_is_unavailable() -> None:
+async def test_unreachable_leader_is_unavailable() -> None:
     async with follower("127.0.0.1:1") as (address, *_), aio.insecure_channel(address) as channel:
         with pytest.raises(aio.AioRpcError, match=r"127\.0\.0\.1:1 was lost") as caught:
             await channel.unary_unary("/hai.test/echo")(b"", timeout=10)
     assert refused(caught.value) == (C.UNAVAILABLE, "NO_LEADER", 1)
 
 
-async def test_a_call_that_comes_while_the_way_is_closed_is_refused_in_words(passed: Any) -> None:
+async def test_call_on_a_closed_route_is_refused_with_a_message(passed: Any) -> None:
     _, channel, way = passed
     await way.close()
     with pytest.raises(aio.AioRpcError, match="was lost; try again") as caught:
@@ -199,7 +199,7 @@ async def test_a_call_that_comes_while_the_way_is_closed_is_refused_in_words(pas
     assert refused(caught.value) == (C.UNAVAILABLE, "NO_LEADER", 1)
 
 
-async def test_two_servers_that_each_take_the_other_for_the_leader_pass_nothing_round() -> None:
+async def test_call_does_not_circle_between_two_followers() -> None:
     async with AsyncExitStack() as stack:
         first, board, _ = await stack.enter_async_context(follower("127.0.0.1:1"))
         second, *_ = await stack.enter_async_context(follower(first))
@@ -224,7 +224,7 @@ async def test_without_a_leader_calls_are_refused_and_health_is_answered() -> No
     assert refused(caught.value) == (C.UNAVAILABLE, "NO_LEADER", 1)
 
 
-async def test_a_real_call_through_a_follower(platform: Any) -> None:
+async def test_real_call_through_a_follower(platform: Any) -> None:
     token = await platform.token("ada")
     async with (
         follower(platform.service.address) as (address, *_),
@@ -237,7 +237,7 @@ async def test_a_real_call_through_a_follower(platform: Any) -> None:
     assert caught.value.code() is C.UNAUTHENTICATED
 
 
-async def test_a_leader_term_that_ends_ends_its_streams_and_one_that_slept_answers_nothing(
+async def test_streams_end_with_the_leader_term_and_a_server_that_slept_refuses_calls(
     platform: Any,
 ) -> None:
     parts, fresh = platform.api_deps(), [True]

@@ -37,7 +37,7 @@ async def rules(caller: Any) -> list[MountRule]:
     return list((await caller.storage.ListMountRules(pb.ListMountRulesRequest())).rules)
 
 
-async def test_a_rule_is_as_it_was_written(platform: Any) -> None:
+async def test_rule_is_stored_as_it_was_sent(platform: Any) -> None:
     olga = await platform.caller("olga")
     create_request = adding(
         "/lab/{user.name}",
@@ -58,7 +58,7 @@ async def test_a_rule_is_as_it_was_written(platform: Any) -> None:
     assert (await olga.storage.CreateMountRule(adding("/b"))).rule.kind == MOUNT_KIND_HOST_PATH
 
 
-async def test_everything_that_is_wrong_is_told_at_once(platform: Any, expect_refusal: Any) -> None:
+async def test_all_violations_are_reported_together(platform: Any, expect_refusal: Any) -> None:
     olga = await platform.caller("olga")
     wrong = adding("/{user.shoe}", "../x", "a b", conditions=["1 +"], host_type="Door")
     async with expect_refusal() as why:
@@ -70,7 +70,7 @@ async def test_everything_that_is_wrong_is_told_at_once(platform: Any, expect_re
     assert await rules(olga) == []
 
 
-async def test_an_action_of_tomorrow_adds_nothing(platform: Any, expect_refusal: Any) -> None:
+async def test_unknown_action_is_refused(platform: Any, expect_refusal: Any) -> None:
     olga = await platform.caller("olga")
     async with expect_refusal() as why:
         await olga.storage.CreateMountRule(adding("/a", action=99, kind=98))
@@ -81,7 +81,9 @@ async def test_an_action_of_tomorrow_adds_nothing(platform: Any, expect_refusal:
     assert await rules(olga) == []
 
 
-async def test_of_far_too_much_not_all_is_looked_at(platform: Any, expect_refusal: Any) -> None:
+async def test_only_a_limited_number_of_entries_is_checked(
+    platform: Any, expect_refusal: Any
+) -> None:
     request = adding("/a", "/srv/x", *(f"{i} {i}" for i in range(1500)))
     request.rule.conditions.extend(["no condition"] * 3000)
     with pytest.raises(Invalid) as wrong:
@@ -92,14 +94,14 @@ async def test_of_far_too_much_not_all_is_looked_at(platform: Any, expect_refusa
         await (await platform.caller("olga")).storage.CreateMountRule(request)
 
 
-async def test_where_storage_comes_from_is_for_operators(platform: Any) -> None:
+async def test_sources_of_mounts_are_for_operators(platform: Any) -> None:
     olga, ada = await platform.caller("olga"), await platform.caller("ada")
     await olga.storage.CreateMountRule(adding("/ws", "/srv/ws/{user.name}"))
     assert await mounts_of(ada) == {"/ws": ""}
     assert await mounts_of(olga, user="ada") == {"/ws": "/srv/ws/ada"}
 
 
-async def test_what_one_task_sees(platform: Any, make_spec: Any, expect_refusal: Any) -> None:
+async def test_mounts_of_one_task(platform: Any, make_spec: Any, expect_refusal: Any) -> None:
     olga, ada, eve = [await platform.caller(name) for name in ("olga", "ada", "eve")]
     task = await ada.tasks.CreateTask(tpb.CreateTaskRequest(spec=make_spec("t")))
     await olga.storage.CreateMountRule(adding("/task", "/srv/{task.id}"))
@@ -145,7 +147,7 @@ CONTRADICTIONS = [
 
 
 @pytest.mark.parametrize(("first", "second", "contradict"), CONTRADICTIONS)
-async def test_contradictions(
+async def test_contradicting_rules_are_refused(
     platform: Any, expect_refusal: Any, first: Any, second: Any, contradict: bool
 ) -> None:
     olga = await platform.caller("olga")
@@ -162,7 +164,7 @@ async def test_contradictions(
     assert (await olga.storage.CreateMountRule(second)).warnings
 
 
-async def test_the_audit_says_which_rule(platform: Any) -> None:
+async def test_audit_row_names_the_rule(platform: Any) -> None:
     olga = await platform.caller("olga")
     await olga.storage.CreateMountRule(adding("/a"))
     await olga.storage.DeleteMountRule(pb.DeleteMountRuleRequest(id=1))
@@ -173,7 +175,7 @@ async def test_the_audit_says_which_rule(platform: Any) -> None:
     ]
 
 
-async def test_what_is_odd_is_told(platform: Any) -> None:
+async def test_unusual_rules_cause_warnings(platform: Any) -> None:
     olga = await platform.caller("olga")
     await olga.storage.CreateMountRule(adding("/a"))
     answer = await olga.storage.CreateMountRule(adding("/a", "/srv/y", "ada", "visoin"))
@@ -183,7 +185,7 @@ async def test_what_is_odd_is_told(platform: Any) -> None:
     ]
 
 
-async def test_checking_adds_nothing_and_what_is_gone_is_gone(
+async def test_validation_adds_no_rule_and_deleted_rules_are_not_found(
     platform: Any, expect_refusal: Any
 ) -> None:
     olga = await platform.caller("olga")
@@ -198,7 +200,7 @@ async def test_checking_adds_nothing_and_what_is_gone_is_gone(
 
 
 @pytest.mark.parametrize("launcher", ["kubernetes"])
-async def test_a_task_whose_storage_cannot_be_mounted_is_refused(
+async def test_task_whose_storage_cannot_be_mounted_is_refused(
     platform: Any, make_spec: Any, expect_refusal: Any, launcher: str
 ) -> None:
     await (await platform.caller("olga")).storage.CreateMountRule(adding("/work/{task.name}"))

@@ -511,12 +511,12 @@ def test_every_rpc_has_a_rule_and_no_rule_is_left_over() -> None:
     assert ours == {f"/hai.v1.{name}" for name in METHODS}
 
 
-def test_every_rpc_stands_in_the_table_above() -> None:
+def test_every_rpc_is_in_the_test_table() -> None:
     assert set(TABLE) == set(METHODS)
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_what_changes_something_needs_more_than_a_token_to_look(name: str) -> None:
+def test_mutating_calls_need_more_than_the_scope_read(name: str) -> None:
     rule = RULES[f"/hai.v1.{name}"]
     assert rule.mutates is not name.partition("/")[2].startswith(LOOKING)
     assert not rule.mutates or (
@@ -525,7 +525,7 @@ def test_what_changes_something_needs_more_than_a_token_to_look(name: str) -> No
 
 
 @pytest.mark.parametrize("name", METHODS)
-async def test_who_is_let_in(name: str, platform: Any) -> None:
+async def test_callers_are_admitted_by_role_and_scope(name: str, platform: Any) -> None:
     row, world = TABLE[name], await _world(platform)
     platform.cluster.suspend_on = _nothing_to_suspend
     found: dict[str, list[str]] = {actor: [] for actor in ACTORS}

@@ -22,7 +22,9 @@ ADA, OPERATOR = Identity(User("ada")), Identity(User("olga", Role.OPERATOR))
         pytest.param(ADA, -3600.0, False, id="the clock was set back"),
     ],
 )
-def test_the_pace_of_changes(identity: Identity, seconds: float, refused: bool) -> None:
+def test_priority_changes_are_rate_limited(
+    identity: Identity, seconds: float, refused: bool
+) -> None:
     clock = ManualClock()
     pace = PriorityRateLimit(clock)
     pace.record_change(7)

@@ -43,7 +43,7 @@ def facts(task: Task, lease: float = inf, nodes: tuple[Node, ...] = ()) -> Facts
     )
 
 
-def test_silent_ranks_are_named_with_the_moment_they_were_last_heard() -> None:
+def test_silent_ranks_are_named_with_the_time_of_their_last_message() -> None:
     answer = explain_response(facts(silent_task()))
     assert [(r.rank, r.node, r.since_time) for r in answer.silent_ranks] == [
         (2, "n2", to_timestamp(30.0)),
@@ -67,7 +67,7 @@ def test_silent_ranks_are_named_with_the_moment_they_were_last_heard() -> None:
         pytest.param(580.0, "whose heartbeats are not answered for 580 s ends", id="of a pod"),
     ],
 )
-def test_it_says_what_the_platform_does_and_when(lease: float, said: str) -> None:
+def test_explanation_says_what_the_platform_does_and_when(lease: float, said: str) -> None:
     last = explain_response(facts(silent_task(), lease)).constraints[-1]
     assert last.startswith("the task keeps its nodes, and no second program is started, until")
     assert said in last
@@ -82,7 +82,7 @@ def test_it_says_what_the_platform_does_and_when(lease: float, said: str) -> Non
         pytest.param(RunState.TERMINATING, 1, False, id="terminating"),
     ],
 )
-def test_a_run_that_leaves_is_not_told_to_wait_or_to_stop(
+def test_run_that_ends_gets_no_advice_to_wait_or_stop(
     state: RunState, count: int, stops: bool
 ) -> None:
     answer = explain_response(facts(silent_task(state)))
@@ -92,13 +92,13 @@ def test_a_run_that_leaves_is_not_told_to_wait_or_to_stop(
     assert leaves is (state is not RunState.RUNNING)
 
 
-def test_a_node_that_is_not_ready_is_said_to_be_so() -> None:
+def test_node_that_is_not_ready_is_named() -> None:
     node = Node("n1", gpus=8, state=NodeState.NOT_READY, reason="the kubelet is silent")
     answer = explain_response(facts(silent_task(), nodes=(node, Node("n2", gpus=8))))
     assert "node n1 is not ready: the kubelet is silent" in answer.constraints
 
 
-def test_of_many_ranks_some_are_named() -> None:
+def test_only_some_of_many_silent_ranks_are_named() -> None:
     task = silent_task()
     assert task.run is not None
     ranks = tuple(Rank(i, f"n{i}", RankState.RUNNING, silent_since=9.0) for i in range(8))
@@ -114,13 +114,13 @@ def test_of_many_ranks_some_are_named() -> None:
         pytest.param(replace(silent_task(), state=TaskState.SUSPENDED), id="it has left"),
     ],
 )
-def test_a_task_without_agents_has_no_silent_ones(task: Task) -> None:
+def test_task_without_agents_has_no_silent_ranks(task: Task) -> None:
     answer = explain_response(facts(task))
     assert list(answer.silent_ranks) == []
     assert not any("agent" in line for line in answer.constraints)
 
 
-def test_nodes_say_whose_agents_are_silent() -> None:
+def test_nodes_list_their_silent_ranks() -> None:
     tenants = tenants_by_node([silent_task()])
     shown = {
         name: entry_to_proto(1, Entry(Node(name, gpus=8), tuple(held)), lambda task: True)

@@ -29,7 +29,7 @@ GONE = RankState.STOPPED
         pytest.param(Rank(0, "n", GONE, exit_code=0, started_at=1.0), 0, "succeeded", id="done"),
     ],
 )
-def test_the_exit_code_of_a_rank(rank: Rank, code: int | None, meaning: str) -> None:
+def test_exit_code_of_a_rank(rank: Rank, code: int | None, meaning: str) -> None:
     run = Run(1, RunState.ENDED, (rank,), 0.0, Priority.NORMAL)
     task = Task(1, "ada", a_spec(), TaskState.SUSPENDED, Priority.NORMAL, 0.0, run=run)
     told = task_to_proto(task).run.ranks[0]
@@ -37,7 +37,7 @@ def test_the_exit_code_of_a_rank(rank: Rank, code: int | None, meaning: str) -> 
     assert (told.exit_code, told.exit_meaning) == (code or 0, meaning)
 
 
-def test_a_rank_says_since_when_its_agent_is_silent() -> None:
+def test_rank_has_the_time_since_its_agent_is_silent() -> None:
     silent = Rank(0, "n", RankState.RUNNING, started_at=1.0, silent_since=7.5)
     run = Run(1, RunState.RUNNING, (silent, Rank(1, "m")), 0.0, Priority.NORMAL)
     first, second = run_to_proto(run).ranks
@@ -45,7 +45,7 @@ def test_a_rank_says_since_when_its_agent_is_silent() -> None:
     assert not second.HasField("silent_since_time")
 
 
-def test_when_all_ranks_fail_the_first_ones_are_heard() -> None:
+def test_last_lines_of_the_first_failed_ranks_are_kept() -> None:
     """A message of 10 000 tracebacks would be more than clients take: whoever watches tasks would hear nothing."""
     said = "\u4e2d" * limits.REPORT_CHARS
     ranks = tuple(

@@ -34,7 +34,7 @@ class Two:
         return {"default": Group("default", packed=True)}
 
 
-async def test_a_run_has_the_mounts_ports_and_secrets_of_its_owner(tmp_path: Path) -> None:
+async def test_run_has_the_mounts_ports_and_secrets_of_its_owner(tmp_path: Path) -> None:
     store = MemoryStore()
     directory = Directory(store)
     await store.save_user(User("ada", uid=1234, rights=("cap:IPC_LOCK",)))

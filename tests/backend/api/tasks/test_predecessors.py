@@ -17,7 +17,7 @@ def after(spec: Any, *tasks: int, outcome: str = "") -> pb.CreateTaskRequest:
 
 
 @pytest.mark.parametrize("outcome", [None, Outcome.SUCCEEDED, Outcome.FAILED], ids=str)
-async def test_another_users_task_is_none_whatever_became_of_it(
+async def test_invisible_predecessor_is_not_found(
     platform: Any, make_spec: Any, expect_refusal: Any, outcome: Outcome | None
 ) -> None:
     ada, bob = await platform.caller("ada"), await platform.caller("bob")
@@ -35,9 +35,7 @@ async def test_another_users_task_is_none_whatever_became_of_it(
         }
 
 
-async def test_of_one_that_is_shared_the_end_may_be_waited_for(
-    platform: Any, make_spec: Any
-) -> None:
+async def test_shared_task_may_be_a_predecessor(platform: Any, make_spec: Any) -> None:
     ada, bob = await platform.caller("ada"), await platform.caller("bob")
     shared = make_spec("his")
     shared.options.shared_in_group = True
@@ -46,7 +44,7 @@ async def test_of_one_that_is_shared_the_end_may_be_waited_for(
     assert list(made.awaited) == [his]
 
 
-async def test_a_request_that_is_repeated_is_answered_whatever_has_ended_since(
+async def test_repeated_request_succeeds_after_its_predecessor_ended(
     platform: Any, make_spec: Any
 ) -> None:
     ada = await platform.caller("ada")
@@ -58,7 +56,7 @@ async def test_a_request_that_is_repeated_is_answered_whatever_has_ended_since(
     assert (await ada.tasks.CreateTask(request)).id == made.id
 
 
-async def test_all_that_have_ended_otherwise_are_named_at_once(
+async def test_all_unmet_predecessors_are_reported_together(
     platform: Any, make_spec: Any, expect_refusal: Any
 ) -> None:
     ada = await platform.caller("ada")

@@ -37,13 +37,13 @@ async def submit(caller: Any, make_spec: Any, *names: str) -> list[int]:
     ]
 
 
-async def test_the_same_request_id_makes_one_task(platform: Any, make_spec: Any) -> None:
+async def test_same_request_id_makes_one_task(platform: Any, make_spec: Any) -> None:
     ada = await platform.caller("ada")
     request = pb.CreateTaskRequest(spec=make_spec("one"), request_id="r1")
     assert (await ada.tasks.CreateTask(request)).id == (await ada.tasks.CreateTask(request)).id
 
 
-async def test_a_taken_name(platform: Any, make_spec: Any, expect_refusal: Any) -> None:
+async def test_taken_name_is_refused(platform: Any, make_spec: Any, expect_refusal: Any) -> None:
     ada = await platform.caller("ada")
     await submit(ada, make_spec, "one", "a*")
     for validate_only in (False, True):
@@ -54,7 +54,7 @@ async def test_a_taken_name(platform: Any, make_spec: Any, expect_refusal: Any) 
         assert (why[0].code, why[0].reason) == (C.ALREADY_EXISTS, "NAME_TAKEN")
 
 
-async def test_a_check_creates_nothing(platform: Any, make_spec: Any) -> None:
+async def test_check_creates_nothing(platform: Any, make_spec: Any) -> None:
     ada = await platform.caller("ada")
     await submit(ada, make_spec, "abc")
     request = pb.CreateTaskRequest(spec=make_spec("a*"), validate_only=True)
@@ -81,7 +81,7 @@ async def test_pages_filters_and_counts(platform: Any, make_spec: Any) -> None:
     assert names == ["t0", "t1", "t2", "t4"]
 
 
-async def test_a_page_that_is_too_large_is_cut(platform: Any) -> None:
+async def test_page_that_is_too_large_is_split(platform: Any) -> None:
     for number in range(100):
         spec = a_spec(f"t{number}", tags=("x" * 60_000,))
         await platform.task_manager.submit("ada", spec, "")
@@ -92,7 +92,7 @@ async def test_a_page_that_is_too_large_is_cut(platform: Any) -> None:
     assert page.ByteSize() <= limits.PAGE_BYTES
 
 
-async def test_the_priority_changes_at_most_every_ten_seconds(
+async def test_priority_changes_at_most_every_ten_seconds(
     platform: Any, make_spec: Any, expect_refusal: Any
 ) -> None:
     ada, olga = await platform.caller("ada"), await platform.caller("olga")
@@ -124,7 +124,7 @@ async def test_the_priority_changes_at_most_every_ten_seconds(
     ],
     ids=lambda value: str(value)[:30],
 )
-async def test_wrong_asks(
+async def test_invalid_changes_are_refused(
     platform: Any, make_spec: Any, expect_refusal: Any, call: str, request_: Any, field: str
 ) -> None:
     ada, spec = await platform.caller("ada"), make_spec("one")
@@ -144,7 +144,7 @@ async def test_tags_and_star(platform: Any, make_spec: Any) -> None:
     assert (await ada.tasks.StarTask(pb.StarTaskRequest(id=1, starred=True))).starred
 
 
-async def test_the_queue_hides_what_others_do(platform: Any, make_spec: Any) -> None:
+async def test_queue_hides_names_of_tasks_of_others(platform: Any, make_spec: Any) -> None:
     ada, bob = await platform.caller("ada"), await platform.caller("bob")
     await submit(ada, make_spec, "mine")
     await submit(bob, make_spec, "his")
@@ -192,7 +192,7 @@ async def test_why_a_task_waits(platform: Any, make_spec: Any) -> None:
     ]
 
 
-async def test_nodes_that_take_no_work_are_counted_alike_by_all(
+async def test_unusable_nodes_are_counted_the_same_everywhere(
     platform: Any, make_spec: Any
 ) -> None:
     """One is cordoned by kubectl, one by an operator and then lost, one is lost, one is about to be."""
@@ -232,7 +232,7 @@ async def test_nodes_that_take_no_work_are_counted_alike_by_all(
     ]
 
 
-async def test_what_would_help_a_held_task_is_said_once(platform: Any, make_spec: Any) -> None:
+async def test_remedy_for_a_held_task_is_suggested_once(platform: Any, make_spec: Any) -> None:
     ada = await platform.caller("ada")
     await submit(ada, make_spec, "mine")
     await ada.tasks.SuspendTask(pb.SuspendTaskRequest(id=1, hold=True))
@@ -246,7 +246,7 @@ async def test_what_would_help_a_held_task_is_said_once(platform: Any, make_spec
     assert list(answer.suggestions) == ["release it: hai resume 1 (starts at once)"]
 
 
-async def test_what_others_may_not_know_is_not_there(
+async def test_invisible_task_is_not_found(
     platform: Any, make_spec: Any, expect_refusal: Any
 ) -> None:
     ada, eve = await platform.caller("ada"), await platform.caller("eve")
@@ -276,7 +276,7 @@ async def test_moving_a_task_before_another(
     assert why[0].reason == "NOT_COMPARABLE"
 
 
-async def test_a_move_goes_on_when_a_task_that_gives_way_ends_meanwhile(
+async def test_move_continues_when_a_shifted_task_ends(
     platform: Any, make_spec: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ada = await platform.caller("ada")
@@ -305,7 +305,7 @@ def _order(task: Task) -> tuple[float, float, int]:
 @given(
     st.lists(st.sampled_from([-1.0, 0.0, 0.0, 0.5, 1.0, 1e300]), min_size=1, max_size=8), st.data()
 )
-def test_any_move_gives_the_wanted_order_at_every_write(
+def test_every_write_of_a_move_keeps_the_other_tasks_in_order(
     ranks: list[float], data: st.DataObject
 ) -> None:
     tasks = [
@@ -327,16 +327,14 @@ def test_any_move_gives_the_wanted_order_at_every_write(
         assert [t.id for t in sorted(held.values(), key=_order)] == wanted
 
 
-def test_a_move_that_would_shift_a_crowd_is_refused() -> None:
+def test_move_that_shifts_too_many_tasks_is_refused() -> None:
     tasks = [a_task(i, name=f"t{i}") for i in range(1, 4001)]
     with pytest.raises(Conflict, match="move task 4000 before the first"):
         reordering.new_ranks(tasks[-1], tasks[:-1], 2000)
     assert reordering.new_ranks(tasks[-1], tasks[:-1], 0) == [(4000, -1.0)]
 
 
-async def test_one_task_says_what_its_logs_have_lost_to_their_limit(
-    platform: Any, make_spec: Any
-) -> None:
+async def test_task_reports_dropped_log_lines(platform: Any, make_spec: Any) -> None:
     ada = await platform.caller("ada")
     spec = make_spec("loud")
     spec.resource.node_count = 2
@@ -351,7 +349,7 @@ async def test_one_task_says_what_its_logs_have_lost_to_their_limit(
     assert loud.log_dropped_bytes == loud.log_dropped_lines * len(data)
 
 
-async def test_one_task_says_what_its_time_was_worth(platform: Any, make_spec: Any) -> None:
+async def test_task_reports_its_goodput(platform: Any, make_spec: Any) -> None:
     ada = await platform.caller("ada")
     (task_id,) = await submit(ada, make_spec, "one")
     wanted = pb.GetTaskRequest(id=task_id)

@@ -98,7 +98,7 @@ async def _change(store: MemoryStore, feed: ChangeFeed, what: object, state: Tas
 
 @given(STEPS, FILTERS)
 @settings(max_examples=150, deadline=None)
-def test_a_reader_holds_what_the_store_holds(
+def test_reader_ends_up_with_the_state_of_the_store(
     steps: list[tuple[object, TaskState]], wanted: TaskFilter
 ) -> None:
     async def story() -> None:
@@ -134,7 +134,7 @@ async def _judge(store: MemoryStore, reader: Reader, wanted: TaskFilter) -> None
                 assert held == task, "the reader was not told that it left"
 
 
-async def test_a_slow_reader_gets_the_last_state_once(platform: Any) -> None:
+async def test_slow_reader_gets_the_last_state_once(platform: Any) -> None:
     ada = await platform.caller("ada")
     watch = ada.tasks.WatchTasks(pb.WatchTasksRequest())
     first = await watch.read()
@@ -151,7 +151,7 @@ async def test_a_slow_reader_gets_the_last_state_once(platform: Any) -> None:
     watch.cancel()
 
 
-async def test_a_stream_resumes_where_it_broke_off(platform: Any) -> None:
+async def test_stream_resumes_at_its_version(platform: Any) -> None:
     ada = await platform.caller("ada")
     for number in range(3):
         await platform.task_manager.submit("ada", a_spec(f"t{number}"), "")
@@ -165,7 +165,7 @@ async def test_a_stream_resumes_where_it_broke_off(platform: Any) -> None:
     again.cancel()
 
 
-async def test_a_version_of_another_store_begins_anew(platform: Any) -> None:
+async def test_version_of_another_store_restarts_the_stream(platform: Any) -> None:
     await platform.task_manager.submit("ada", a_spec("one"), "")
     ada = await platform.caller("ada")
     watch = ada.tasks.WatchTasks(pb.WatchTasksRequest(after_version=10**12))
@@ -173,7 +173,7 @@ async def test_a_version_of_another_store_begins_anew(platform: Any) -> None:
     watch.cancel()
 
 
-async def test_a_task_that_no_longer_matches_is_sent_once_more(platform: Any) -> None:
+async def test_task_that_no_longer_matches_is_sent_once_more(platform: Any) -> None:
     await platform.task_manager.submit("ada", a_spec("one", tags=("x",)), "")
     ada = await platform.caller("ada")
     watch = ada.tasks.WatchTasks(pb.WatchTasksRequest(filter="tag:x"))
@@ -197,7 +197,7 @@ async def test_others_private_tasks_are_not_sent(platform: Any) -> None:
     watch.cancel()
 
 
-async def test_a_large_answer_is_cut_and_says_so(platform: Any) -> None:
+async def test_large_bundle_is_split_and_only_its_end_has_its_version(platform: Any) -> None:
     big = "x" * 60_000
     for number in range(40):
         spec = a_spec(f"t{number}")

@@ -32,7 +32,7 @@ def tunnels() -> Tunnels:
 
 
 @pytest.mark.parametrize("end", ENDS)
-async def test_of_the_caller(tunnels: Tunnels, end: BaseException) -> None:
+async def test_tunnel_is_closed_when_the_caller_fails(tunnels: Tunnels, end: BaseException) -> None:
     async def requests() -> AsyncIterator[OpenTunnelRequest]:
         yield OpenTunnelRequest(data=b"in")
         raise end
@@ -45,7 +45,7 @@ async def test_of_the_caller(tunnels: Tunnels, end: BaseException) -> None:
 
 
 @pytest.mark.parametrize("end", ENDS)
-async def test_of_the_agent(tunnels: Tunnels, end: BaseException) -> None:
+async def test_tunnel_is_closed_when_the_agent_fails(tunnels: Tunnels, end: BaseException) -> None:
     async def requests() -> AsyncIterator[agent.CarryRequest]:
         yield agent.CarryRequest(data=b"out")
         raise end

@@ -43,7 +43,7 @@ async def asked(caller: Any, task_id: int, **more: Any) -> pb.ListTaskUsageRespo
     return answer
 
 
-async def test_what_was_measured_comes_back(platform: Any, ada: Any, make_spec: Any) -> None:
+async def test_measured_usage_is_returned(platform: Any, ada: Any, make_spec: Any) -> None:
     task = await a_task(ada, make_spec, nodes=2)
     for second in range(0, 100, 20):
         platform.usage.record(RankKey(task, 1, 0), use(1.0 + second / 20, gpu=0.5))
@@ -79,9 +79,7 @@ async def test_ranks_are_added_up(platform: Any, ada: Any, make_spec: Any) -> No
     assert (second.count, second.cpus, second.HasField("gpu_utilisation")) == (1, 5.0, False)
 
 
-async def test_the_open_minute_is_seen_and_counted_once(
-    platform: Any, ada: Any, make_spec: Any
-) -> None:
+async def test_open_minute_is_included_once(platform: Any, ada: Any, make_spec: Any) -> None:
     task = await a_task(ada, make_spec)
     platform.usage.record(RankKey(task, 1, 0), use(3.0))
     assert (await asked(ada, task)).ranks[0].points[0].cpus == 3.0
@@ -91,7 +89,9 @@ async def test_the_open_minute_is_seen_and_counted_once(
     assert [p.count for p in (await asked(ada, task)).ranks[0].points] == [1]
 
 
-async def test_ranks_and_times_narrow_it(platform: Any, ada: Any, make_spec: Any) -> None:
+async def test_usage_is_limited_to_requested_ranks_and_times(
+    platform: Any, ada: Any, make_spec: Any
+) -> None:
     task = await a_task(ada, make_spec, nodes=2)
     minutes = range(NOW, NOW + 600, 60)
     rows = [RankUse(task, 1, rank, start, use(1.0)) for start in minutes for rank in (0, 1)]
@@ -114,9 +114,7 @@ async def test_many_ranks_get_fewer_points(platform: Any, ada: Any, make_spec: A
     assert (answer.end_time.seconds - answer.start_time.seconds) // answer.step_seconds <= 20
 
 
-async def test_what_makes_no_sense_is_refused(
-    ada: Any, make_spec: Any, expect_refusal: Any
-) -> None:
+async def test_invalid_windows_are_refused(ada: Any, make_spec: Any, expect_refusal: Any) -> None:
     task = await a_task(ada, make_spec)
     async with expect_refusal() as why:
         await asked(ada, task, points=501)
@@ -150,7 +148,7 @@ async def test_periods_that_no_series_can_cover_are_refused(
     assert [field for field, _ in why[0].violations] == wrong
 
 
-async def test_what_is_used_on_nodes_just_now(platform: Any, ada: Any) -> None:
+async def test_usage_of_nodes_is_that_of_the_last_minute(platform: Any, ada: Any) -> None:
     task = await platform.task_manager.submit("ada", a_spec("train", 2), "")
     await platform.task_manager.apply(task.id, ev.RunPlaced(("n0", "n1"), Priority.NORMAL, "fits"))
     platform.usage.record(RankKey(task.id, 1, 0), use(1.0, gpu=0.25))
@@ -196,7 +194,7 @@ async def test_groups_are_added_up(platform: Any, ada: Any) -> None:
     assert [p.nodes for p in only.points] == [2]
 
 
-async def test_a_group_that_never_was(ada: Any, expect_refusal: Any) -> None:
+async def test_unknown_group_is_not_found(ada: Any, expect_refusal: Any) -> None:
     async with expect_refusal() as why:
         await ada.usage.ListClusterUsage(pb.ListClusterUsageRequest(group="nope"))
     assert why[0].code.name == "NOT_FOUND"

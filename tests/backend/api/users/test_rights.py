@@ -35,7 +35,7 @@ async def eves(platform: Any, make_spec: Any) -> int:
 @pytest.mark.parametrize(
     "subject", [pytest.param("ada", id="a user"), pytest.param("vision", id="the user's group")]
 )
-async def test_a_right_opens_what_it_names_until_it_is_revoked(
+async def test_right_permits_its_calls_until_it_is_revoked(
     platform: Any, make_spec: Any, expect_refusal: Any, subject: str
 ) -> None:
     root, ada = await platform.caller("root"), await platform.caller("ada")
@@ -56,7 +56,7 @@ async def test_a_right_opens_what_it_names_until_it_is_revoked(
     assert why[0].code is C.NOT_FOUND
 
 
-async def test_a_right_ends_by_itself(platform: Any, expect_refusal: Any) -> None:
+async def test_right_expires(platform: Any, expect_refusal: Any) -> None:
     ada = await platform.caller("ada")
     await platform.directory.grant(Grant("ada", False, "manage_nodes", platform.clock.now() + 60))
     await ada.nodes.CordonNode(npb.CordonNodeRequest(name="n0"))
@@ -75,7 +75,7 @@ async def test_rights_survive_a_restart(platform: Any) -> None:
     assert ada.rights == ("ports:4",)
 
 
-async def test_who_is_called_as_no_new_user_may_be_can_be_changed(
+async def test_existing_user_with_an_invalid_name_can_be_changed(
     platform: Any, expect_refusal: Any
 ) -> None:
     root, first = await platform.caller("root"), account("Ada.L", "ROLE_ADMIN", uid=20_000)
@@ -106,7 +106,7 @@ async def test_who_is_called_as_no_new_user_may_be_can_be_changed(
         pytest.param("", "there is no right ''", id="nothing"),
     ],
 )
-async def test_what_is_no_right_is_refused(
+async def test_unknown_rights_are_refused(
     platform: Any, expect_refusal: Any, right: str, why: str
 ) -> None:
     root = await platform.caller("root")
@@ -126,13 +126,11 @@ async def test_what_is_no_right_is_refused(
         *("custom_service:tcp:*", "gid:2000", "privileged", "assign_nodes"),
     ],
 )
-def test_what_is_a_right(right: str) -> None:
+def test_valid_rights_are_accepted(right: str) -> None:
     assert right_problem(right) == ""
 
 
-async def test_nobody_who_is_not_there_is_granted_anything(
-    platform: Any, expect_refusal: Any
-) -> None:
+async def test_grant_to_an_unknown_user_is_refused(platform: Any, expect_refusal: Any) -> None:
     root = await platform.caller("root")
     async with expect_refusal() as why:
         await root.users.GrantRight(granting("nobody", "manage_tasks"))
@@ -143,7 +141,7 @@ async def test_nobody_who_is_not_there_is_granted_anything(
 
 
 @pytest.mark.parametrize("right", [r for r in Right if r.startswith("manage_")])
-async def test_no_right_lets_its_holder_rise(
+async def test_no_right_lets_its_holder_gain_more_permissions(
     platform: Any, expect_refusal: Any, right: Right
 ) -> None:
     await platform.directory.grant(Grant("ada", False, right))
@@ -167,7 +165,7 @@ async def test_no_right_lets_its_holder_rise(
         assert why[0].code is C.PERMISSION_DENIED
 
 
-async def test_accounts_and_tokens_are_made_by_who_has_the_right(platform: Any) -> None:
+async def test_users_with_the_right_create_accounts_and_tokens(platform: Any) -> None:
     for right in ("manage_users", "manage_tokens", "manage_quotas"):
         await platform.directory.grant(Grant("vision", True, right))
     ada = await platform.caller("ada")
@@ -193,7 +191,7 @@ async def test_accounts_and_tokens_are_made_by_who_has_the_right(platform: Any) 
         pytest.param(account("bob", uid=1300, groups=["vision"]), "the uid 1300", id="another uid"),
     ],
 )
-async def test_what_reaches_things_of_others_only_admins_give(
+async def test_only_admins_give_groups_and_uids_of_others(
     platform: Any, expect_refusal: Any, asked: user_pb2.User, why: str
 ) -> None:
     await platform.directory.grant(Grant("vision", True, "manage_users"))
@@ -214,7 +212,7 @@ async def test_what_reaches_things_of_others_only_admins_give(
             assert (await call(request)).name == asked.name
 
 
-async def test_by_the_token_of_a_dev_container_an_admin_is_a_user(
+async def test_container_token_of_an_admin_has_the_role_user(
     platform: Any, make_spec: Any, expect_refusal: Any
 ) -> None:
     task = await eves(platform, make_spec)
@@ -228,7 +226,7 @@ async def test_by_the_token_of_a_dev_container_an_admin_is_a_user(
     assert (await root.tasks.StopTask(tpb.StopTaskRequest(id=mine.id))).user == "root"
 
 
-async def test_nobody_makes_the_token_of_a_dev_container(
+async def test_container_tokens_cannot_be_created_by_a_call(
     platform: Any, expect_refusal: Any
 ) -> None:
     ada = await platform.caller("ada")
@@ -237,7 +235,7 @@ async def test_nobody_makes_the_token_of_a_dev_container(
     assert why[0].violations[0][1] == "must be ALL, READ or SUBMIT"
 
 
-async def test_who_acts_for_another_neither_sees_nor_takes_the_others_tokens(
+async def test_holder_sees_and_revokes_only_tokens_that_they_hold(
     platform: Any, expect_refusal: Any
 ) -> None:
     made, _ = await platform.directory.create_token("ada", TokenScope.ALL, 0.0)
@@ -250,7 +248,7 @@ async def test_who_acts_for_another_neither_sees_nor_takes_the_others_tokens(
     assert (await acting.users.RevokeToken(upb.RevokeTokenRequest(id=seen[0].id))).revoked
 
 
-async def test_a_token_that_acts_for_another(platform: Any, make_spec: Any) -> None:
+async def test_token_that_acts_for_another(platform: Any, make_spec: Any) -> None:
     ada, bob = await platform.caller("ada"), await platform.caller("bob")
     token = await ada.users.CreateToken(upb.CreateTokenRequest(scope=1, holder="bob"))
     assert (token.user, token.holder) == ("ada", "bob")
@@ -268,7 +266,7 @@ async def test_a_token_that_acts_for_another(platform: Any, make_spec: Any) -> N
     assert (await bob.users.RevokeToken(upb.RevokeTokenRequest(id=token.id))).revoked
 
 
-async def test_a_token_that_acts_for_another_makes_no_tokens(
+async def test_token_that_acts_for_another_makes_no_tokens(
     platform: Any, expect_refusal: Any
 ) -> None:
     secret = await platform.token("ada", holder="bob")
@@ -279,7 +277,7 @@ async def test_a_token_that_acts_for_another_makes_no_tokens(
 
 
 @pytest.mark.parametrize("gone", ["ada", "bob"])
-async def test_a_token_is_good_while_both_are_active(
+async def test_token_is_valid_while_user_and_holder_are_active(
     platform: Any, expect_refusal: Any, gone: str
 ) -> None:
     secret = await platform.token("ada", TokenScope.ALL, holder="bob")
@@ -289,7 +287,7 @@ async def test_a_token_is_good_while_both_are_active(
     assert why[0].reason == "USER_INACTIVE"
 
 
-async def test_nobody_holds_a_token_who_is_not_there(platform: Any, expect_refusal: Any) -> None:
+async def test_unknown_holder_is_refused(platform: Any, expect_refusal: Any) -> None:
     ada = await platform.caller("ada")
     async with expect_refusal() as why:
         await ada.users.CreateToken(upb.CreateTokenRequest(scope=1, holder="nobody"))

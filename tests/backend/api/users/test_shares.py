@@ -43,7 +43,7 @@ async def running(platform: Any, user: str, *nodes: str, **resource: Any) -> Non
     await platform.task_manager.apply(task.id, ev.RunPlaced(nodes, Priority.NORMAL, "fits"))
 
 
-async def test_a_share_is_as_it_was_set_and_has_defaults(platform: Any) -> None:
+async def test_share_is_stored_with_defaults(platform: Any) -> None:
     root = await platform.caller("root")
     wanted = share(guaranteed=1, weight=2, limit=3)
     assert await root.users.SetShare(wanted) == wanted.share
@@ -93,7 +93,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("request_", "why"), REFUSED)
-async def test_what_is_refused(
+async def test_invalid_requests_are_refused(
     platform: Any, expect_refusal: Any, request_: upb.SetShareRequest, why: dict[str, str]
 ) -> None:
     root = await platform.caller("root")
@@ -106,7 +106,7 @@ async def test_what_is_refused(
     assert platform.directory.shares() == ()
 
 
-async def test_guaranteed_parts_of_a_group_fit_into_it_together(
+async def test_sum_of_guaranteed_parts_must_fit_into_the_group(
     platform: Any, expect_refusal: Any
 ) -> None:
     root = await platform.caller("root")
@@ -128,7 +128,7 @@ async def test_guaranteed_parts_of_a_group_fit_into_it_together(
     )
 
 
-async def test_two_who_set_shares_at_once_cannot_guarantee_too_much(
+async def test_concurrent_changes_cannot_guarantee_too_much(
     platform: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save = platform.store.save_record
@@ -144,13 +144,15 @@ async def test_two_who_set_shares_at_once_cannot_guarantee_too_much(
     assert [type(answer) for answer in answers] == [Share, Invalid]
 
 
-async def test_a_group_without_nodes_takes_any_guarantee(platform: Any) -> None:
+async def test_group_without_nodes_takes_any_guarantee(platform: Any) -> None:
     await platform.cluster.save_group(Group("new"))
     root = await platform.caller("root")
     assert (await root.users.SetShare(share(group="new", guaranteed=64))).guaranteed == 64
 
 
-async def test_what_no_longer_fits_may_stay_and_shrink(platform: Any, expect_refusal: Any) -> None:
+async def test_guarantee_that_no_longer_fits_may_stay_or_shrink(
+    platform: Any, expect_refusal: Any
+) -> None:
     root = await platform.caller("root")
     await platform.cluster.save_group(Group("new"))
     await root.users.SetShare(share(group="new", guaranteed=8))
@@ -161,7 +163,7 @@ async def test_what_no_longer_fits_may_stay_and_shrink(platform: Any, expect_ref
         await root.users.SetShare(share(group="new", guaranteed=5))
 
 
-async def test_who_sees_which(platform: Any, expect_refusal: Any) -> None:
+async def test_users_see_the_shares_of_their_groups(platform: Any, expect_refusal: Any) -> None:
     root, ada = await platform.caller("root"), await platform.caller("ada")
     await platform.cluster.update_nodes([Node("n0"), Node("b0", "big")])
     for request in (share(), share("speech"), share(group="big"), share("ada")):
@@ -179,7 +181,7 @@ async def test_who_sees_which(platform: Any, expect_refusal: Any) -> None:
     assert await told(root, user_group="speech") == [("speech", "default", 0)]
 
 
-async def test_held_is_what_its_users_hold_there(platform: Any) -> None:
+async def test_held_counts_the_nodes_of_its_users(platform: Any) -> None:
     root = await platform.caller("root")
     await root.users.SetShare(share())
     await running(platform, "ada", "n0", "n1")
@@ -204,7 +206,7 @@ async def test_parts_of_nodes_are_added_up_and_rounded_up(platform: Any) -> None
     assert (await told(root))[0][2] == 2
 
 
-async def test_a_deleted_share_is_gone(platform: Any, expect_refusal: Any) -> None:
+async def test_deleted_share_is_gone(platform: Any, expect_refusal: Any) -> None:
     root = await platform.caller("root")
     await root.users.SetShare(share())
     await root.users.DeleteShare(upb.DeleteShareRequest(user_group="vision", group="default"))
@@ -214,7 +216,7 @@ async def test_a_deleted_share_is_gone(platform: Any, expect_refusal: Any) -> No
     assert why[0].code is C.NOT_FOUND
 
 
-async def test_the_audit_says_whose_share_was_set_to_what(platform: Any) -> None:
+async def test_audit_row_of_a_share_has_its_values(platform: Any) -> None:
     root = await platform.caller("root")
     await root.users.SetShare(share(guaranteed=2, limit=3))
     await root.users.DeleteShare(upb.DeleteShareRequest(user_group="vision", group="default"))

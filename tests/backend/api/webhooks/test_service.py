@@ -23,14 +23,14 @@ async def listed(caller: Any) -> list[str]:
     return [w.name for w in (await caller.webhooks.ListWebhooks(pb.ListWebhooksRequest())).webhooks]
 
 
-async def test_each_has_his_own(platform: Any) -> None:
+async def test_users_see_their_own_webhooks(platform: Any) -> None:
     ada, root = await platform.caller("ada"), await platform.caller("root")
     await ada.webhooks.SetWebhook(a_request("b"))
     await ada.webhooks.SetWebhook(a_request("a"))
     assert (await listed(ada), await listed(root)) == (["a", "b"], [])
 
 
-async def test_others_cannot_touch_it(platform: Any, expect_refusal: Any) -> None:
+async def test_others_cannot_change_a_webhook(platform: Any, expect_refusal: Any) -> None:
     ada, root = await platform.caller("ada"), await platform.caller("root")
     await ada.webhooks.SetWebhook(a_request())
     for ask in (
@@ -43,7 +43,7 @@ async def test_others_cannot_touch_it(platform: Any, expect_refusal: Any) -> Non
     assert (await listed(ada), platform.letters) == (["phone"], [])
 
 
-async def test_defaults_and_the_secret_which_is_told_once(platform: Any) -> None:
+async def test_webhook_has_defaults_and_its_secret_is_returned_once(platform: Any) -> None:
     ada = await platform.caller("ada")
     made = await ada.webhooks.SetWebhook(a_request())
     assert (list(made.webhook.news), made.webhook.format) == (["ended"], "json")
@@ -73,7 +73,7 @@ async def test_defaults_and_the_secret_which_is_told_once(platform: Any) -> None
         (a_request(tag="a\nb"), "webhook.tag", "INVALID"),
     ],
 )
-async def test_what_is_refused(
+async def test_invalid_requests_are_refused(
     platform: Any, expect_refusal: Any, request_: Any, field: str, reason: str
 ) -> None:
     ada = await platform.caller("ada")
@@ -85,7 +85,7 @@ async def test_what_is_refused(
     assert await listed(ada) == []
 
 
-async def test_a_server_that_speaks_to_nobody_says_how_that_is_changed(
+async def test_server_without_webhooks_says_how_to_allow_them(
     platform: Any, expect_refusal: Any
 ) -> None:
     platform.webhook_rooms.origins.clear()
@@ -96,7 +96,7 @@ async def test_a_server_that_speaks_to_nobody_says_how_that_is_changed(
     assert "`webhooks` in hai.toml" in why[0].message
 
 
-async def test_nobody_has_very_many(platform: Any, expect_refusal: Any) -> None:
+async def test_number_of_webhooks_is_limited(platform: Any, expect_refusal: Any) -> None:
     ada = await platform.caller("ada")
     for number in range(10):
         await ada.webhooks.SetWebhook(a_request(f"h{number}"))
@@ -106,7 +106,7 @@ async def test_nobody_has_very_many(platform: Any, expect_refusal: Any) -> None:
     assert why[0].code is C.RESOURCE_EXHAUSTED
 
 
-async def test_a_sample(platform: Any) -> None:
+async def test_sample_is_sent(platform: Any) -> None:
     ada = await platform.caller("ada")
     await ada.webhooks.SetWebhook(a_request())
     answer = await ada.webhooks.TestWebhook(pb.TestWebhookRequest(name="phone"))
@@ -120,14 +120,14 @@ async def test_a_sample(platform: Any) -> None:
     assert shown.last_time.seconds == int(platform.clock.now())
 
 
-async def test_tokens_of_programs_set_none(platform: Any, expect_refusal: Any) -> None:
+async def test_container_tokens_cannot_set_webhooks(platform: Any, expect_refusal: Any) -> None:
     program = await platform.caller("ada", TokenScope.SUBMIT)
     async with expect_refusal() as why:
         await program.webhooks.SetWebhook(a_request())
     assert why[0].code is C.PERMISSION_DENIED
 
 
-async def test_the_audit_names_it_and_not_its_address(platform: Any) -> None:
+async def test_audit_row_names_the_webhook_without_its_url(platform: Any) -> None:
     ada, root = await platform.caller("ada"), await platform.caller("root")
     await ada.webhooks.SetWebhook(a_request())
     await ada.webhooks.DeleteWebhook(pb.DeleteWebhookRequest(name="phone"))

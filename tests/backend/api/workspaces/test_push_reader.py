@@ -54,7 +54,7 @@ def test_contents_are_those_that_protobuf_reads(message: bytes) -> None:
 
 
 @given(st.binary(max_size=30).map(lambda end: b"\x22" + end))
-def test_what_protobuf_refuses_is_refused(message: bytes) -> None:
+def test_messages_that_protobuf_refuses_are_refused(message: bytes) -> None:
     try:
         parsed = PushTreeRequest.FromString(message)
     except DecodeError:
@@ -69,7 +69,7 @@ def test_what_protobuf_refuses_is_refused(message: bytes) -> None:
         )
 
 
-async def test_pieces_that_wait_come_together_and_in_order() -> None:
+async def test_waiting_contents_are_grouped_in_order() -> None:
     commit = PushTreeRequest(commit=CommitPush(messages=9))
     pieces: list[PushMessage] = [ContentsMessage([], [], bytes([n]), False) for n in range(9)]
     sent = [*pieces[:3], commit, *pieces[3:], commit]
@@ -83,7 +83,7 @@ async def test_pieces_that_wait_come_together_and_in_order() -> None:
     assert most > 1
 
 
-async def test_an_error_comes_after_what_arrived_before_it() -> None:
+async def test_error_is_raised_after_earlier_messages() -> None:
     async def broken() -> AsyncIterator[PushMessage]:
         yield ContentsMessage([], [], b"x", False)
         raise ConnectionError("gone")

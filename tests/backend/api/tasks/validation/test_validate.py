@@ -300,14 +300,14 @@ CASES = [
     ("text", "path", "message"),
     [pytest.param(*case, id=f"{case[1]}: {case[2]} #{i}") for i, case in enumerate(CASES)],
 )
-def test_a_broken_rule_is_named_with_its_path(text: str, path: str, message: str) -> None:
+def test_broken_rule_is_named_with_its_path(text: str, path: str, message: str) -> None:
     every_service = ("custom_service:http:*", "custom_service:tcp:*", "custom_service:local:*")
     found = broken(spec(text), context(every_service))
     assert set(found) == {path}
     assert message in found[path]
 
 
-def test_all_violations_come_at_once() -> None:
+def test_all_violations_are_reported_together() -> None:
     text = 'version: 1 name: "" priority: 3 resource { node_count: 0 } options { tags: "_x" ack_within: 0 }'
     found = broken(spec(text))
     assert set(found) == {
@@ -347,7 +347,7 @@ def test_any_value_reaches_the_program_unchanged(value: str) -> None:
     assert made.spec.environments == {"A": value}
 
 
-def test_built_in_services_and_permitted_ones() -> None:
+def test_built_in_and_permitted_services_are_valid() -> None:
     text = (
         'services { name: "jupyter" } services { name: "ssh" type: "tcp" port: 22 } '
         'services { name: "web" type: "http" port: 80 }'
@@ -361,7 +361,7 @@ def test_built_in_services_and_permitted_ones() -> None:
     assert "lacks the right custom_service:http:80" in broken(spec(text))["services[2]"]
 
 
-def test_a_command_that_is_too_long_is_not_read() -> None:
+def test_command_that_is_too_long_is_not_read() -> None:
     script = '"' + "x" * limits.COMMAND_CHARS
     with pytest.raises(Invalid) as caught:
         validate(
@@ -394,7 +394,7 @@ def test_assigned_nodes_must_exist_in_group_and_zone_and_number() -> None:
     ("nodes", "hint"),
     [pytest.param(200, "; did you mean n199?", id="few"), pytest.param(201, "", id="many")],
 )
-def test_what_was_meant_is_told_where_that_takes_no_time(nodes: int, hint: str) -> None:
+def test_similar_names_are_suggested_if_the_search_is_fast(nodes: int, hint: str) -> None:
     group = GroupCapacity("default", False, [Node(f"n{i}", gpus=8) for i in range(nodes)])
     judge = SubmitContext("ada", {"default": group}, lambda right: True)
     names = 'assigned_nodes: "x199" assigned_nodes: "x198"'
@@ -453,7 +453,7 @@ ROWS = (QuotaRow("ada", "default", Priority.HIGH, 2), QuotaRow("ada", "default",
         ),
     ],
 )
-def test_what_can_never_run_is_refused(
+def test_task_that_can_never_run_is_refused(
     text: str, rows: tuple[QuotaRow, ...], policy: Policy, reason: str
 ) -> None:
     judged_by = context(quotas=rows, policy=policy)
@@ -468,9 +468,7 @@ def test_what_can_never_run_is_refused(
 @pytest.mark.parametrize(
     ("nodes", "refused"), [(2, False), (3, True)], ids=["fits its user group", "too large for it"]
 )
-def test_a_task_larger_than_the_limit_of_its_user_group_is_refused(
-    nodes: int, refused: bool
-) -> None:
+def test_task_larger_than_the_limit_of_its_user_group_is_refused(nodes: int, refused: bool) -> None:
     here = ShareRow("team", "default", frozenset({"ada"}), limit=2)
     elsewhere = ShareRow("team", "small", frozenset({"ada"}), limit=0)
     judged_by, asked = context(shares=(here, elsewhere)), f"resource {{ node_count: {nodes} }}"
@@ -491,27 +489,27 @@ def test_parts_of_nodes_share_nodes_of_packed_groups() -> None:
     assert "room for 8" in found["resource.node_count"]
 
 
-def test_too_many_unfinished_tasks() -> None:
+def test_too_many_unfinished_tasks_are_refused() -> None:
     validate(spec(), context(unfinished=limits.UNFINISHED_TASKS - 1))
     with pytest.raises(Exhausted, match="10000 is the limit"):
         validate(spec(), context(unfinished=limits.UNFINISHED_TASKS))
 
 
-def test_too_much_in_unfinished_tasks() -> None:
+def test_too_long_specs_of_unfinished_tasks_are_refused() -> None:
     given = spec('spec { environments { key: "A" value: "bc" } }')
     validate(given, context(spec_chars=limits.UNFINISHED_SPEC_CHARS - 3))
     with pytest.raises(Exhausted, match="134217728 is the limit"):
         validate(given, context(spec_chars=limits.UNFINISHED_SPEC_CHARS - 2))
 
 
-def test_those_that_go_first_take_room_too() -> None:
+def test_predecessors_count_for_the_length_of_specs() -> None:
     given = spec("options { after { task: 1 } after { task: 2 } }")
     validate(given, context(spec_chars=limits.UNFINISHED_SPEC_CHARS - 400))
     with pytest.raises(Exhausted, match="`after`"):
         validate(given, context(spec_chars=limits.UNFINISHED_SPEC_CHARS - 399))
 
 
-def test_a_spec_that_is_too_large_is_refused_before_it_is_read() -> None:
+def test_spec_that_is_too_large_is_refused_before_it_is_read() -> None:
     given = spec()
     given.spec.parameters.extend(["x" * 1000] * 300)
     assert "at most 262144" in broken(given)[""]
@@ -549,7 +547,7 @@ def _everything() -> pb.TaskSpec:
     return spec(text)
 
 
-def test_a_spec_survives_the_way_there_and_back() -> None:
+def test_spec_is_unchanged_by_a_round_trip() -> None:
     able = context(("assign_nodes", "custom_service:local:*"))
     made = validate(_everything(), able)
     assert validate(spec_to_proto(made), able) == made
@@ -567,7 +565,7 @@ _NUMBERS = st.integers(-(2**31), 2**31 - 1)
     _NUMBERS,
     st.floats(allow_nan=True),
 )
-def test_no_input_is_an_unexpected_error(
+def test_no_input_causes_an_unexpected_error(
     pairs: list[tuple[str, int]], text: str, number: int, seconds: float
 ) -> None:
     given = pb.TaskSpec(version=number, name=text, task_type=text, priority=number)
@@ -610,9 +608,7 @@ PARTS: dict[str, st.SearchStrategy[Any]] = {
 
 @settings(max_examples=200, deadline=None)
 @given(st.fixed_dictionaries({}, optional=PARTS), st.lists(st.text(max_size=3), max_size=3))
-def test_the_server_refuses_what_the_client_does_and_nothing_else(
-    values: dict[str, Any], tags: list[str]
-) -> None:
+def test_server_and_client_refuse_the_same_specs(values: dict[str, Any], tags: list[str]) -> None:
     made = spec()
     for path, value in values.items():
         part, _, name = path.rpartition(".")
@@ -648,7 +644,7 @@ _IMAGE_PARTS = [
 
 
 @given(st.lists(st.sampled_from(_IMAGE_PARTS), min_size=1, max_size=7).map("".join))
-def test_an_image_that_passes_is_one_that_is_parsed(text: str) -> None:
+def test_every_valid_image_can_be_parsed(text: str) -> None:
     """Built-in images have no slash."""
     assume("/" in text)
     assert (RULES["ResourceSpec.image"].problem(text) == "") == _parses(parse_image, text)
@@ -658,7 +654,7 @@ _WORKSPACE_PARTS = ["a", "B.", "@", "1", "v", "/", "/", "..", ".", "-", "x" * 63
 
 
 @given(st.lists(st.sampled_from(_WORKSPACE_PARTS), max_size=6).map("".join))
-def test_a_workspace_that_passes_is_one_that_is_parsed(text: str) -> None:
+def test_every_valid_workspace_can_be_parsed(text: str) -> None:
     text = f"haiworkspace://{text}"
     assert (RULES["ProgramSpec.workspace"].problem(text) == "") == _parses(parse_reference, text)
 
@@ -681,7 +677,7 @@ def _fields(message: Any, path: str = "") -> list[str]:
     return found
 
 
-def test_every_field_of_the_contract_is_carried_over() -> None:
+def test_every_field_of_the_contract_is_converted() -> None:
     """A field that is new in the proto and forgotten here would come back empty."""
     able = context(("assign_nodes", "custom_service:local:*"))
     back = spec_to_proto(validate(_everything(), able))
@@ -703,7 +699,7 @@ def container(text: str = "") -> pb.TaskSpec:
     return spec(f'task_type: "jupyter" {text}')
 
 
-def test_a_container_gets_time_to_think_and_a_warning() -> None:
+def test_container_has_no_watchdog_and_gets_notice() -> None:
     made = validate(container(), context())
     assert (made.options.watchdog_time, made.options.save_within) == (0, 32.0)
     asked = validate(container("options { watchdog_time: 60 save_within: 5 }"), context())
@@ -711,7 +707,7 @@ def test_a_container_gets_time_to_think_and_a_warning() -> None:
     assert validate(spec(), context()).options.watchdog_time == 1800
 
 
-def test_lifetimes_have_a_most_for_each_kind() -> None:
+def test_lifetime_is_limited_by_kind() -> None:
     able = replace(context(), lifetimes={"dedicated": 100, "spot": 50})
     assert validate(container(), able).options.lifetime == 100
     assert validate(container("options { lifetime: 60 }"), able).options.lifetime == 60
@@ -721,14 +717,14 @@ def test_lifetimes_have_a_most_for_each_kind() -> None:
         validate(given, able)
 
 
-def test_what_only_containers_may_ask_for() -> None:
+def test_container_options_are_refused_for_other_tasks() -> None:
     assert set(broken(spec("options { idle_timeout: 5 lifetime: 5 }"))) == {
         "options.idle_timeout",
         "options.lifetime",
     }
 
 
-def test_a_user_has_so_many_containers() -> None:
+def test_number_of_containers_per_user_is_limited() -> None:
     able = replace(context(), containers=2, containers_allowed=2)
     with pytest.raises(Invalid, match="2 dev containers, and 2 is the limit"):
         validate(container(), able)
