@@ -48,7 +48,7 @@ class Assembly:
         Raise OSError.
         """
         with self.locked():
-            available = self._sources.locate(positions, in_place=self._resumed)
+            available = self._sources.locate(positions, include_own=self._resumed)
             self._available += available.items()
             self._available_bytes += sum(position.size for position in available)
             if self._available_bytes >= _BUFFER_BYTES:
@@ -88,10 +88,10 @@ class Assembly:
         self._available_bytes = 0
         parts = list(merge_adjacent(self._next_sources()))
         contents = self._reader.read(self._ranges(source for _, source in parts))
-        for (in_place, source), content in zip(parts, contents, strict=True):
+        for (is_written, source), content in zip(parts, contents, strict=True):
             if len(content) < source.size:
                 self._discard_truncated(source, source.offset + len(content))
-            if in_place:
+            if is_written:
                 self.stream.skip(content)
             else:
                 self.stream.add(content)
@@ -120,7 +120,7 @@ class Assembly:
         """Complete the file from stored chunks, after the last one. Call this inside `locked`. Raise OSError."""
         rows = self._files.index.fetch_rows(_MISSING, (self._file, self.stream.offset))
         self._available = deque(
-            self._sources.locate([ChunkPosition(*row) for row in rows], in_place=True).items()
+            self._sources.locate([ChunkPosition(*row) for row in rows], include_own=True).items()
         )
         self._append_available()
         self._write_buffers()
@@ -145,15 +145,15 @@ class Assembly:
 def merge_adjacent(parts: Iterable[tuple[bool, Source]]) -> Iterator[tuple[bool, Source]]:
     """Merge adjacent ranges of one file into ranges of at most a block."""
     merged: tuple[bool, Source] | None = None
-    for in_place, source in parts:
+    for is_written, source in parts:
         if merged is not None:
             file, offset, size = merged[1]
-            if (in_place, source.file, source.offset) == (merged[0], file, offset + size) and (
+            if (is_written, source.file, source.offset) == (merged[0], file, offset + size) and (
                 size + source.size <= BLOCK_BYTES
             ):
-                merged = in_place, Source(file, offset, size + source.size)
+                merged = is_written, Source(file, offset, size + source.size)
                 continue
             yield merged
-        merged = in_place, source
+        merged = is_written, source
     if merged is not None:
         yield merged

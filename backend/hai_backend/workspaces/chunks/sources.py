@@ -15,7 +15,7 @@ from hai_backend.workspaces.files import WorkspaceFiles
 MAX_OPEN = 16
 _BATCH = 500  # digests per query
 _MAX_CANDIDATES = 8  # of one chunk
-_IN_PLACE = (
+_IN_OWN_FILE = (
     "SELECT 1 FROM chunks WHERE digest = ? AND file = ? AND place = ? AND size = ? AND have = 1"
 )
 _STORED = """SELECT digest, file, place, size FROM chunks
@@ -67,37 +67,37 @@ class Sources:
     def _find_open(self, file: bytes) -> int | None:
         descriptor = self._open.pop(file, None)
         if descriptor is None:
-            descriptor = self._find(file)
+            descriptor = self._open_file(file)
         if descriptor is not None:
             self._open[file] = descriptor
             if len(self._open) > MAX_OPEN:
                 os.close(self._open.pop(next(iter(self._open))))
         return descriptor
 
-    def _find(self, file: bytes) -> int | None:
+    def _open_file(self, file: bytes) -> int | None:
         with suppress(FileNotFoundError):
             return self._files.incoming.open(partial_name(file))
         return self._files.find_content(file)
 
     def locate(
-        self, positions: Sequence[ChunkPosition], *, in_place: bool
+        self, positions: Sequence[ChunkPosition], *, include_own: bool
     ) -> dict[ChunkPosition, Source]:
-        """Map chunks to stored ranges, preferably of one file. With `in_place`, search the file itself, too."""
+        """Map chunks to stored ranges, preferably of one file. With `include_own`, search the file itself, too."""
         stored = self._find_ranges(list({position.digest for position in positions}))
         located: dict[ChunkPosition, Source] = {}
         last = b""
         for position in positions:
-            if sources := self._candidates(position, stored[position.digest], in_place):
+            if sources := self._list_candidates(position, stored[position.digest], include_own):
                 best = min(sources, key=lambda source: source.file != last)
                 located[position], last = best, best.file
         return located
 
-    def _candidates(
-        self, position: ChunkPosition, stored: Sequence[Source], in_place: bool
+    def _list_candidates(
+        self, position: ChunkPosition, stored: Sequence[Source], include_own: bool
     ) -> list[Source]:
         """Return the range in the file itself if the file has the chunk, else some ranges of other files."""
         row = (position.digest, position.file, position.offset, position.size)
-        if in_place and self._files.index.fetch_rows(_IN_PLACE, row):
+        if include_own and self._files.index.fetch_rows(_IN_OWN_FILE, row):
             return [Source(position.file, position.offset, position.size)]
         return [s for s in stored if s.size == position.size and self.has(s.file)]
 
@@ -106,11 +106,11 @@ class Sources:
         sources = defaultdict[bytes, list[Source]](list)
         for first in range(0, len(digests), _BATCH):
             batch = digests[first : first + _BATCH]
-            for digest, *source in self._rows(batch):
+            for digest, *source in self._fetch_ranges(batch):
                 sources[digest].append(Source(*source))
         return sources
 
-    def _rows(self, digests: Sequence[bytes]) -> list[Any]:
+    def _fetch_ranges(self, digests: Sequence[bytes]) -> list[Any]:
         index, limit = self._files.index, _MAX_CANDIDATES * len(digests)
         query = _STORED.format(marks=",".join("?" * len(digests)), limit=limit)
         rows = index.fetch_rows(query, digests)

@@ -175,12 +175,12 @@ def which(settings: Settings, name: str, program: str, user: str | None, pinned:
 @click.command("freeze", cls=EnvCommand)
 @_NAME
 @_USER
-@click.option("--own", is_flag=True, help="Without packages of parents.")
+@click.option("--own", "without_parents", is_flag=True, help="Without packages of parents.")
 @click.pass_obj
-def freeze(settings: Settings, name: str, user: str | None, own: bool) -> int:
+def freeze(settings: Settings, name: str, user: str | None, without_parents: bool) -> int:
     """Print packages as name==version, including those of parents."""
     _, environment = find_environment(name, user)
-    sites = environment.sites[:1] if own else environment.sites
+    sites = environment.sites[:1] if without_parents else environment.sites
     packages = dict(sorted(read_versions(sites).items()))
     settings.print_result(
         packages, "\n".join(f"{name}=={version}" for name, version in packages.items())

@@ -224,7 +224,7 @@ async def test_files_that_programs_write_become_a_revision_at_the_next_scan(serv
     assert await pusher.fetch(2, "out/log", "a/f") == [b"by a program", b"changed"]
 
 
-async def test_a_push_never_overwrites_what_a_program_wrote_since(service) -> None:
+async def test_a_push_never_overwrites_newer_files_of_programs(service) -> None:
     pusher = await service.pusher()
     await pusher.push({"f": b"x"})
     (service.files() / "f").write_bytes(b"y")

@@ -98,7 +98,7 @@ def test_a_disk_with_another_alignment_is_accessed_through_the_page_cache(
     assert refused
 
 
-def test_only_what_is_in_the_file_counts_as_written(tmp_path: Path) -> None:
+def test_only_bytes_in_the_file_count_as_written(tmp_path: Path) -> None:
     positions = [
         ChunkPosition(FILE, at, bytes([at // 4000]) * 32, 4000) for at in range(0, 20_000, 4000)
     ]
