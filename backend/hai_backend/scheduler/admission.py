@@ -69,9 +69,9 @@ class Admission:
             return False
         return not (self.inactive_users or self.stops) or not self.must_stop(task)
 
-    def refuse(self, number: int, fault: str) -> None:
+    def refuse(self, task_id: int, fault: str) -> None:
         """Refuse a task whose row is invalid."""
-        self.refused[number] = Wait(number, WaitReason.INVALID, fault)
+        self.refused[task_id] = Wait(task_id, WaitReason.INVALID, fault)
 
     def must_stop(self, task: SchedTask) -> bool:
         """Return whether a task must stop because its user is not active. If so, store the decision."""
@@ -82,10 +82,10 @@ class Admission:
             self.stops.pop(task.id, None)
         return stops
 
-    def remove(self, number: int) -> None:
+    def remove(self, task_id: int) -> None:
         """Remove the decisions about a task that has ended."""
-        self.refused.pop(number, None)
-        self.stops.pop(number, None)
+        self.refused.pop(task_id, None)
+        self.stops.pop(task_id, None)
 
 
 class Feasibility:

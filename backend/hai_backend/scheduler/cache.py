@@ -139,8 +139,8 @@ class SchedulerCache:
                 self._add(task)
             else:
                 stale[task.group] = None
-        for number in ended:
-            self._drop(number)
+        for task_id in ended:
+            self._drop(task_id)
 
     def learn(self, endings: Iterable[Ending]) -> None:
         """Add the run times of tasks that have ended by themselves to the histories of their groups."""
@@ -154,18 +154,18 @@ class SchedulerCache:
         """Use the histories of another cache for these groups. Must be called before all updates."""
         self._histories.update(histories)
 
-    def _drop(self, number: int) -> None:
-        task = self._tasks.pop(number, None)
+    def _drop(self, task_id: int) -> None:
+        task = self._tasks.pop(task_id, None)
         if task is None:
             return
-        self._admission.remove(number)
+        self._admission.remove(task_id)
         linked = self._links.unlink(task)
         if not linked.isdisjoint(self._stale):
             self._stale.update(dict.fromkeys(linked))
             return
         for group in linked:
             self._edit(group).changed = True
-        self._groups[task.group].remove(number)
+        self._groups[task.group].remove(task_id)
 
     def _add(self, task: SchedTask) -> None:
         for group in self._links.link(task, self._nodes) - self._stale.keys():
@@ -277,10 +277,10 @@ class SchedulerCache:
         self._now = now
         self._rebuild()
         stops = self._admission.stops
-        decisions: list[Decision] = [stops[number] for number in sorted(stops)]
+        decisions: list[Decision] = [stops[task_id] for task_id in sorted(stops)]
         due = (
-            n
-            for n, group in self._groups.items()
+            name
+            for name, group in self._groups.items()
             if group.changed or group.wakeups.next_at() <= now
         )
         for group in [self._edit(name) for name in sorted(self._links.connected(due))]:
@@ -303,31 +303,31 @@ class SchedulerCache:
         With `group`, yield only tasks of this group.
         """
         refused = self._admission.refused
-        yield from (refused[n] for n in sorted(refused) if not group or self._is_in(n, group))
+        yield from (refused[i] for i in sorted(refused) if not group or self._is_in(i, group))
         for name in sorted(self._cycles.keys() & {group} if group else self._cycles):
-            yield from self._explained(name).all().values()
+            yield from self._explanations_of(name).explain_all().values()
 
-    def _is_in(self, number: int, group: str) -> bool:
-        task = self._tasks.get(number)
+    def _is_in(self, task_id: int, group: str) -> bool:
+        task = self._tasks.get(task_id)
         return task is not None and task.group == group
 
-    def cycle_of(self, number: int) -> Cycle | None:
+    def cycle_of(self, task_id: int) -> Cycle | None:
         """Return the last pass over the group of a task, or None if the group has changed since."""
-        task = self._tasks.get(number)
+        task = self._tasks.get(task_id)
         return None if task is None else self._cycles.get(task.group)
 
-    def wait(self, number: int) -> Wait | None:
+    def wait(self, task_id: int) -> Wait | None:
         """Return why a task waits, without its position. None if it does not wait or was changed after the last
         pass.
         """
-        task = self._tasks.get(number)
-        if (refused := self._admission.refused.get(number)) is not None:
+        task = self._tasks.get(task_id)
+        if (refused := self._admission.refused.get(task_id)) is not None:
             return refused
         if task is None or task.group not in self._cycles:
             return None
-        return self._explained(task.group).one(number)
+        return self._explanations_of(task.group).explain(task_id)
 
-    def _explained(self, group: str) -> Explanations:
+    def _explanations_of(self, group: str) -> Explanations:
         if group not in self._explanations:
             self._explanations[group] = Explanations(self._cycles[group])
         return self._explanations[group]

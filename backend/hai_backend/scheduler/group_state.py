@@ -134,15 +134,15 @@ class GroupState:
             self.queue.add(entry)
             self.wakeups.set(entry.until, task.id, now)
 
-    def remove(self, task: int) -> None:
+    def remove(self, task_id: int) -> None:
         """Remove a task if it is in the group."""
         self.changed = True
-        self.deferred.pop(task, None)
-        entry = self.entries.pop(task, None)
+        self.deferred.pop(task_id, None)
+        entry = self.entries.pop(task_id, None)
         if entry is not None:
             self.queue.discard(entry)
             self.user_order.remove(entry)
-        allocation = self.allocations.pop(task, None)
+        allocation = self.allocations.pop(task_id, None)
         if allocation is not None:
             self._unindex_victim(allocation)
             allocation.clear()
@@ -280,19 +280,19 @@ class GroupState:
             self._wake(task, now)
         self.user_order.update(now)
 
-    def _wake(self, task: int, now: float) -> None:
-        allocation, entry = self.allocations.get(task), self.entries.get(task)
+    def _wake(self, task_id: int, now: float) -> None:
+        allocation, entry = self.allocations.get(task_id), self.entries.get(task_id)
         if allocation is not None and allocation.precedence is not None:
             if allocation.precedence.until <= now:
-                self._refresh_precedence(task, now)
+                self._refresh_precedence(task_id, now)
         elif entry is not None:
             if entry.until <= now:
                 self.update_precedence(entry, now)
             else:
                 self.user_order.touch(entry.task.user)
-        elif (late := self.deferred.get(task)) is not None and late.not_before <= now:
-            self.remove(late.id)
-            self.add(late, now)
+        elif (task := self.deferred.get(task_id)) is not None and task.not_before <= now:
+            self.remove(task_id)
+            self.add(task, now)
 
     def _relearn(self, now: float) -> None:
         if self._history_refresh.is_due(now):
@@ -302,8 +302,8 @@ class GroupState:
         for task in self._history_refresh.next_tasks():
             self._refresh_precedence(task, now)
 
-    def _refresh_precedence(self, task: int, now: float) -> None:
-        allocation, entry = self.allocations.get(task), self.entries.get(task)
+    def _refresh_precedence(self, task_id: int, now: float) -> None:
+        allocation, entry = self.allocations.get(task_id), self.entries.get(task_id)
         if allocation is not None and allocation.precedence is not None:
             self._unindex_victim(allocation)
             self._set_precedence(allocation, now)

@@ -17,16 +17,16 @@ class Wakeups:
         self._heap: list[Wakeup] = []
         self._once: set[Wakeup] = set()
 
-    def set(self, at: float, task: int, now: float) -> None:
+    def set(self, at: float, task_id: int, now: float) -> None:
         """Set a wake-up for a task."""
         if now < at < inf:
-            heappush(self._heap, (at, task))
+            heappush(self._heap, (at, task_id))
 
-    def set_once(self, at: float, task: int, now: float) -> None:
+    def set_once(self, at: float, task_id: int, now: float) -> None:
         """Set a wake-up for a task unless the same wake-up was set before."""
-        if (at, task) not in self._once:
-            self._once.add((at, task))
-            self.set(at, task, now)
+        if (at, task_id) not in self._once:
+            self._once.add((at, task_id))
+            self.set(at, task_id, now)
 
     def append(self, wakeups: Iterable[Wakeup]) -> None:
         """Add future wake-ups without sorting. `sort` must be called before any other method."""

@@ -77,9 +77,9 @@ def random_snapshots(draw: st.DrawFn, most: int = 8, quotas: bool = True) -> Sna
     nodes = draw(random_nodes())
     row = st.builds(quota, st.sampled_from(USERS), st.sampled_from(ASKED), st.integers(0, 4))
     rows = draw(st.lists(row, max_size=5)) if quotas else []
-    held = draw(placed_tasks(nodes, packed))
-    entry = draw(queued_tasks(packed, most))
-    return snap(Group("default", packed), nodes, *rows, *held, *entry)
+    runs = draw(placed_tasks(nodes, packed))
+    waiting = draw(queued_tasks(packed, most))
+    return snap(Group("default", packed), nodes, *rows, *runs, *waiting)
 
 
 @pytest.fixture(scope="session")

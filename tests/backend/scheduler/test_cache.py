@@ -1,4 +1,4 @@
-"""A board that followed every change decides exactly as a fresh one that is shown the whole picture."""
+"""A cache that followed every change decides exactly as a fresh one that is shown the whole picture."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ASKED = (Priority.NORMAL, Priority.NORMAL, Priority.AUTO, *LEVELS)
 
 @dataclass
 class Facts:
-    """A cluster that changes in many ways, and a board that is told only of the changes."""
+    """A cluster that changes in many ways, and a cache that is told only of the changes."""
 
     cache: SchedulerCache
     policy: Policy
@@ -52,7 +52,7 @@ class Facts:
     submitted: int = 0
 
     def pass_over(self) -> None:
-        """Show the board what is new, let it decide, and compare."""
+        """Show the cache what is new, let it decide, and compare."""
         self.cache.update_rules(Rules.from_snapshot(self.snapshot()))
         self.cache.update_nodes(list(self.nodes.values()))
         self.cache.update_tasks([self.tasks[t] for t in self.changed], self.gone, self.now)
@@ -66,8 +66,8 @@ class Facts:
     def look_again_at_reservations(self, fresh: SchedulerCache) -> None:
         """Whom a reservation lets pass depends on expected ends, which move with time; nobody is woken for that."""
         for name, group in self.cache._groups.items():
-            seatings = (self.cache._cycles.get(name), fresh._cycles.get(name))
-            if any(cycle and cycle._reservation for cycle in seatings):
+            cycles = (self.cache._cycles.get(name), fresh._cycles.get(name))
+            if any(cycle and cycle._reservation for cycle in cycles):
                 group.changed = True
         self.plan = self.cache.decide(self.now)
 

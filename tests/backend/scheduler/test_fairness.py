@@ -19,7 +19,7 @@ SLICE, GRACE = DEFAULT.restart_seconds / DEFAULT.overhead_share, 5.0
 
 
 @dataclass(frozen=True)
-class Stay:
+class Occupancy:
     """One task on the slot; it ends or has left at `until`."""
 
     task: int
@@ -29,36 +29,36 @@ class Stay:
 
 def replayed(
     users: int, policy: Policy, monkeypatch: pytest.MonkeyPatch
-) -> tuple[Outcome, list[Stay]]:
+) -> tuple[Outcome, list[Occupancy]]:
     """Who was on the slot, one after the other."""
     began: list[tuple[int, float]] = []
     start = module.VirtualCluster._start
 
-    def noted(self, simulated, nodes, level):  # type: ignore[no-untyped-def]
+    def record_start(self, simulated, nodes, level):  # type: ignore[no-untyped-def]
         began.append((simulated.task.id, self.now))
         start(self, simulated, nodes, level)
 
-    monkeypatch.setattr(module.VirtualCluster, "_start", noted)
+    monkeypatch.setattr(module.VirtualCluster, "_start", record_start)
     jobs = [Job(i, "train", f"u{i}", 0.0, WORK, 8, 1) for i in range(1, users + 1)]
     outcome = replay(jobs, Cluster(1), policy)
     last = max(record.finished for record in outcome.records)
-    wakeup_reasons = [*began, (0, last)]
-    return outcome, [Stay(task, at, until) for (task, at), (_, until) in pairwise(wakeup_reasons)]
+    starts = [*began, (0, last)]
+    return outcome, [Occupancy(task, at, until) for (task, at), (_, until) in pairwise(starts)]
 
 
-def shares(stays: list[Stay], outcome: Outcome) -> dict[int, float]:
+def shares(occupancies: list[Occupancy], outcome: Outcome) -> dict[int, float]:
     """Seconds on the slot while everybody is still there."""
     until = min(record.finished for record in outcome.records)
     found = {record.job.id: 0.0 for record in outcome.records}
-    for stay in stays:
-        found[stay.task] += max(0.0, min(stay.until, until) - stay.began)
+    for occupancy in occupancies:
+        found[occupancy.task] += max(0.0, min(occupancy.until, until) - occupancy.began)
     return found
 
 
-def longest_wait(stays: list[Stay]) -> float:
+def longest_wait(occupancies: list[Occupancy]) -> float:
     waits = []
-    for task in {stay.task for stay in stays}:
-        own = [stay for stay in stays if stay.task == task]
+    for task in {occupancy.task for occupancy in occupancies}:
+        own = [occupancy for occupancy in occupancies if occupancy.task == task]
         waits += [own[0].began, *(b.began - a.until for a, b in pairwise(own))]
     return max(waits)
 
@@ -74,8 +74,8 @@ CASES = [
 def test_equal_users_get_equal_shares(
     users: int, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    outcome, stays = replayed(users, policy, monkeypatch)
-    got = shares(stays, outcome)
+    outcome, occupancies = replayed(users, policy, monkeypatch)
+    got = shares(occupancies, outcome)
     fair = sum(got.values()) / users
     assert all(abs(seconds - fair) <= SLICE + GRACE for seconds in got.values())
     jain = sum(got.values()) ** 2 / users / sum(seconds**2 for seconds in got.values())
@@ -87,18 +87,20 @@ def test_equal_users_get_equal_shares(
 def test_no_user_waits_longer_than_the_slices_of_the_others(
     users: int, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, stays = replayed(users, policy, monkeypatch)
-    assert longest_wait(stays) <= (users - 1) * (SLICE + GRACE) + 1e-6
+    _, occupancies = replayed(users, policy, monkeypatch)
+    assert longest_wait(occupancies) <= (users - 1) * (SLICE + GRACE) + 1e-6
 
 
 @pytest.mark.parametrize(("users", "policy"), CASES)
 def test_no_run_is_suspended_for_an_equal_before_its_minimum(
     users: int, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    outcome, stays = replayed(users, policy, monkeypatch)
+    outcome, occupancies = replayed(users, policy, monkeypatch)
     ends = {record.finished for record in outcome.records}
-    cut = [stay for stay in stays if stay.until not in ends]
-    assert all(stay.until - stay.began >= policy.minimum_seconds + GRACE for stay in cut)
+    cut = [occupancy for occupancy in occupancies if occupancy.until not in ends]
+    assert all(
+        occupancy.until - occupancy.began >= policy.minimum_seconds + GRACE for occupancy in cut
+    )
 
 
 def test_programs_that_lose_their_work_come_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,16 +25,16 @@ IN_ORDER = Policy(overhead_share=0.01, ranking=Ranking.SUBMITTED)
 LEARNED = Policy(overhead_share=0.01)
 
 
-def board_of(snapshot: Snapshot, policy: Policy = IN_ORDER) -> SchedulerCache:
+def decided_cache(snapshot: Snapshot, policy: Policy = IN_ORDER) -> SchedulerCache:
     cache = SchedulerCache.from_snapshot(snapshot, policy)
     cache.decide(NOW)
     return cache
 
 
-def places(cache: SchedulerCache) -> list[int]:
+def positions(cache: SchedulerCache) -> list[int]:
     """The waiting tasks that have a place, in order."""
     found = {wait.place: wait.task for wait in cache.waits() if wait.place}
-    return [found[place] for place in sorted(found)]
+    return [found[position] for position in sorted(found)]
 
 
 def victims(plan: Plan) -> dict[int, int]:
@@ -52,56 +52,56 @@ def cordoned(found: list[Node], *names: str) -> list[Node]:
 
 def test_cordoning_a_node_moves_the_reordered_tasks_of_a_user() -> None:
     """Task 1 can start only with both nodes, and then lends its place to task 3."""
-    own = [queued(1, 2, user="u"), queued(3, user="u", custom_rank=-1.0)]
-    cache = board_of(snap(nodes(2), *busy(2), *own, queued(2)))
-    assert places(cache) == [3, 2, 1]
+    user_tasks = [queued(1, 2, user="u"), queued(3, user="u", custom_rank=-1.0)]
+    cache = decided_cache(snap(nodes(2), *busy(2), *user_tasks, queued(2)))
+    assert positions(cache) == [3, 2, 1]
     cache.update_nodes(cordoned(nodes(2), "n01"))
     cache.decide(NOW)
-    assert places(cache) == [2, 3]
+    assert positions(cache) == [2, 3]
     cache.update_nodes(nodes(2))
     cache.decide(NOW)
-    assert places(cache) == [3, 2, 1]
+    assert positions(cache) == [3, 2, 1]
 
 
 def test_removing_custom_ranks_restores_the_positions() -> None:
-    own = [
+    user_tasks = [
         queued(1, user="u"),
         queued(3, user="u", custom_rank=-1.0),
         queued(4, user="u", custom_rank=-1.0),
     ]
-    cache = board_of(snap(nodes(1), *busy(1), *own, queued(2)))
-    assert places(cache) == [3, 2, 4, 1]
+    cache = decided_cache(snap(nodes(1), *busy(1), *user_tasks, queued(2)))
+    assert positions(cache) == [3, 2, 4, 1]
     cache.update_tasks([], [4], NOW)
     cache.decide(NOW)
-    assert places(cache) == [3, 2, 1]
-    cache.update_tasks([replace(own[1], custom_rank=0.0)], (), NOW)
+    assert positions(cache) == [3, 2, 1]
+    cache.update_tasks([replace(user_tasks[1], custom_rank=0.0)], (), NOW)
     cache.decide(NOW)
-    assert places(cache) == [1, 2, 3]
+    assert positions(cache) == [1, 2, 3]
 
 
 def test_one_custom_rank_keeps_a_user_reordered() -> None:
-    own = [queued(1, user="u"), queued(3, user="u", custom_rank=-1.0)]
+    user_tasks = [queued(1, user="u"), queued(3, user="u", custom_rank=-1.0)]
     gone = queued(4, user="u", custom_rank=-1.0)
-    cache = board_of(snap(nodes(1), *busy(1), *own, queued(2), gone))
+    cache = decided_cache(snap(nodes(1), *busy(1), *user_tasks, queued(2), gone))
     cache.update_tasks([], [4], NOW)
     cache.decide(NOW)
     cache.update_tasks([queued(5, user="u", created_at=NOW - 2000)], (), NOW)
     cache.decide(NOW)
-    assert places(cache) == [3, 5, 2, 1]
+    assert positions(cache) == [3, 5, 2, 1]
 
 
 def test_whoever_is_moved_ahead_the_turn_is_of_who_has_waited_longest() -> None:
     """Task 3 takes the place that the turn gives to task 1, also when its user is looked at again."""
-    own = [
+    user_tasks = [
         queued(1, user="u", created_at=NOW - SLICE - 500),
         queued(3, user="u", custom_rank=-1.0, created_at=NOW - 1000),
     ]
     other = queued(2, user="v", created_at=NOW - SLICE - 1500)
-    cache = board_of(snap(nodes(1), running(8, "n00", TOP, user="v"), *own, other))
-    assert places(cache) == [3, 2, 1]
+    cache = decided_cache(snap(nodes(1), running(8, "n00", TOP, user="v"), *user_tasks, other))
+    assert positions(cache) == [3, 2, 1]
     cache.update_tasks([queued(4, user="u", created_at=NOW)], (), NOW)
     cache.decide(NOW)
-    assert places(cache) == [3, 2, 1, 4]
+    assert positions(cache) == [3, 2, 1, 4]
 
 
 def test_a_new_run_ends_the_turn_of_its_user() -> None:
@@ -112,7 +112,7 @@ def test_a_new_run_ends_the_turn_of_its_user() -> None:
     )
     cache.update_tasks([running(7, "n01", TOP, user="u")], [8], NOW)
     assert victims(cache.decide(NOW)) == {}
-    cache = board_of(snap(nodes(2), running(8, "n01", TOP), other, replace(late, held=True)))
+    cache = decided_cache(snap(nodes(2), running(8, "n01", TOP), other, replace(late, held=True)))
     cache.update_tasks([late], (), NOW)
     assert victims(cache.decide(NOW)) == {9: 1}
 
@@ -129,7 +129,7 @@ def test_a_new_run_ends_a_turn_that_has_just_begun() -> None:
 def test_a_run_that_ends_gives_its_user_a_turn() -> None:
     late = queued(1, user="u", created_at=NOW - SLICE)
     runs = [running(8, "n01", TOP, user="u"), running(9, "n00", since=SLICE)]
-    cache = board_of(snap(nodes(2), *runs, late))
+    cache = decided_cache(snap(nodes(2), *runs, late))
     cache.update_tasks([running(7, "n01", TOP)], [8], NOW)
     assert victims(cache.decide(NOW)) == {9: 1}
 
@@ -137,7 +137,9 @@ def test_a_run_that_ends_gives_its_user_a_turn() -> None:
 def test_a_new_run_uses_quota_of_auto_tasks() -> None:
     auto = queued(1, 1, Priority.AUTO, user="u")
     rows = [quota("u", HIGH, 1), quota("u", NORMAL, 5)]
-    cache = board_of(snap(nodes(2), running(8, "n00", TOP), running(9, "n01", TOP), auto, *rows))
+    cache = decided_cache(
+        snap(nodes(2), running(8, "n00", TOP), running(9, "n01", TOP), auto, *rows)
+    )
     (wait,) = cache.waits()
     assert wait.priority is HIGH
     cache.update_tasks([running(7, "n00", HIGH, user="u")], [8], NOW)
@@ -167,7 +169,7 @@ def test_wake_up_times(parts: list[Any], wake_at: float | None) -> None:
 
 
 def test_a_wake_up_causes_a_pass() -> None:
-    cache = board_of(
+    cache = decided_cache(
         snap(nodes(1), running(9, "n00", since=SLICE - 1), queued(1, created_at=NOW - SLICE))
     )
     assert cache.decide(NOW).decisions == ()
@@ -175,11 +177,11 @@ def test_a_wake_up_causes_a_pass() -> None:
 
 
 def test_who_was_put_off_enters_in_time() -> None:
-    cache = board_of(snap(nodes(1), queued(1, not_before=NOW + 42)))
+    cache = decided_cache(snap(nodes(1), queued(1, not_before=NOW + 42)))
     assert cache.decide(NOW + 41).decisions == ()
     (start,) = cache.decide(NOW + 42).decisions
     assert start.task == 1
-    held = board_of(snap(nodes(1), queued(1, not_before=NOW + 42, held=True)))
+    held = decided_cache(snap(nodes(1), queued(1, not_before=NOW + 42, held=True)))
     assert held.decide(NOW + 42).decisions == ()
 
 
@@ -197,7 +199,7 @@ def learns(name: str) -> list[float]:
     for ended, order in ((quick, [1, 2]), (slow, [2, 1])):
         cache.learn([Ending(ended, 20.0)] * 50 * 20 ** len(found))
         begin = at
-        while places(cache) == order:
+        while positions(cache) == order:
             at += 10.0
             cache.update_tasks([running(9, "a", TOP, group=name)], (), at)
             cache.decide(at)
@@ -220,15 +222,15 @@ def test_groups_have_64_different_refresh_intervals() -> None:
 
 def test_the_first_pass_uses_all_endings() -> None:
     busy_one = [nodes(1), running(9, "n00", TOP)]
-    cache = board_of(
+    cache = decided_cache(
         snap(*busy_one, queued(1), queued(2, user="v", name="quick"), endings=QUICK), LEARNED
     )
-    assert places(cache) == [2, 1]
+    assert positions(cache) == [2, 1]
 
 
 def test_an_ending_with_a_negative_time_is_ignored() -> None:
     odd = tuple(replace(ending, seconds=-1.0) for ending in QUICK)
-    cache = board_of(
+    cache = decided_cache(
         snap(
             nodes(1),
             running(9, "n00", TOP),
@@ -237,18 +239,18 @@ def test_an_ending_with_a_negative_time_is_ignored() -> None:
             endings=odd,
         )
     )
-    assert places(cache) == [1, 2]
+    assert positions(cache) == [1, 2]
     assert cache.snapshot().endings == ()
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.5])
 def test_an_ending_after_no_time_is_learned(seconds: float) -> None:
     ending = replace(QUICK[0], seconds=seconds)
-    assert board_of(snap(endings=(ending,))).snapshot().endings == (ending,)
+    assert decided_cache(snap(endings=(ending,))).snapshot().endings == (ending,)
 
 
 def test_a_cache_returns_why_one_task_waits() -> None:
-    cache = board_of(
+    cache = decided_cache(
         snap(nodes(1), *busy(1), queued(1), queued(2, -1), queued(3, held=True), Group("default"))
     )
     messages = {n: wait.message for n in (1, 2, 3) if (wait := cache.wait(n))}
@@ -264,7 +266,7 @@ def test_a_cache_returns_why_one_task_waits() -> None:
 
 
 def test_feasibility_is_computed_once_per_request() -> None:
-    cache = board_of(snap(nodes(1), *busy(1), queued(1), queued(2)))
+    cache = decided_cache(snap(nodes(1), *busy(1), queued(1), queued(2)))
     first, other = cache.wait(1), cache.wait(2)
     assert first
     assert other
@@ -273,15 +275,15 @@ def test_feasibility_is_computed_once_per_request() -> None:
 
 
 def test_there_is_no_wake_up_without_queued_tasks() -> None:
-    cache = board_of(snap(nodes(1), running(9, "n00", since=60)))
+    cache = decided_cache(snap(nodes(1), running(9, "n00", since=60)))
     (group,) = cache._groups.values()
     assert group.wakeups.next_at() == NOW + 840
     assert cache.decide(NOW + 1).wake_at is None
-    assert board_of(snap()).decide(NOW).wake_at is None
+    assert decided_cache(snap()).decide(NOW).wake_at is None
 
 
 def test_who_was_there_twice_and_comes_again_alone_is_judged_anew() -> None:
-    cache = board_of(snap(nodes(1), queued(1), queued(1)))
+    cache = decided_cache(snap(nodes(1), queued(1), queued(1)))
     (wait,) = cache.waits()
     assert wait.why is WaitReason.INVALID
     cache.update_tasks([queued(1)], (), NOW)
@@ -293,13 +295,13 @@ def test_who_was_there_twice_and_comes_again_alone_is_judged_anew() -> None:
 def test_a_group_that_is_built_anew_knows_all_endings() -> None:
     tasks = [queued(1, user="u"), queued(2, user="v", name="quick")]
     state = snap(nodes(1), running(9, "n00", TOP), *tasks)
-    cache = board_of(state, LEARNED)
+    cache = decided_cache(state, LEARNED)
     cache.learn(QUICK)
     cache.decide(NOW)
-    assert places(cache) == [1, 2]
+    assert positions(cache) == [1, 2]
     cache.update_rules(Rules(quotas=(quota("x", LOW, 1),)))
     cache.decide(NOW)
-    assert places(cache) == [2, 1]
+    assert positions(cache) == [2, 1]
 
 
 def test_a_cache_may_use_the_histories_of_another_cache() -> None:
@@ -312,13 +314,13 @@ def test_a_cache_may_use_the_histories_of_another_cache() -> None:
     tasks = [queued(1, user="u"), queued(2, user="v", name="quick")]
     cache.update_tasks([running(9, "n00", TOP), *tasks], (), NOW)
     cache.decide(NOW)
-    assert places(cache) == [2, 1]
+    assert positions(cache) == [2, 1]
 
 
 def test_parts_are_weighed_against_the_largest_node_in_each_respect() -> None:
     sizes = [(1, 2, 3), (9, 1, 1), (2, 9, 2), (3, 3, 9)]
     found = [node(f"n{i}", gpus=g, cpus=c, memory_bytes=m) for i, (g, c, m) in enumerate(sizes)]
-    cache = board_of(snap(*found, queued(1, held=True)))
+    cache = decided_cache(snap(*found, queued(1, held=True)))
     assert cache._groups["default"].requests.largest == (9, 9, 9)
 
 
@@ -326,7 +328,7 @@ MOVED = [node("a", group="other"), running(9, "a", TOP), queued(1, group="other"
 
 
 def test_a_run_on_a_node_that_was_moved_frees_it_for_the_other_group() -> None:
-    cache = board_of(snap(*MOVED))
+    cache = decided_cache(snap(*MOVED))
     cache.update_tasks([], [9], NOW)
     (start,) = cache.decide(NOW).decisions
     assert (start.task, cache.decide(NOW).decisions) == (1, (start,))
@@ -334,7 +336,7 @@ def test_a_run_on_a_node_that_was_moved_frees_it_for_the_other_group() -> None:
 
 def test_a_run_keeps_a_moved_node_when_its_group_is_built_again() -> None:
     for group in ("other", "default"):
-        cache = board_of(snap(*MOVED))
+        cache = decided_cache(snap(*MOVED))
         cache.update_rules(Rules(quotas=(quota("x", LOW, 1, group),)))
         assert cache.decide(NOW).decisions == ()
         cache.update_tasks([], [9], NOW)
@@ -342,7 +344,7 @@ def test_a_run_keeps_a_moved_node_when_its_group_is_built_again() -> None:
 
 
 def test_irrelevant_changes_of_a_node_need_no_pass() -> None:
-    cache = board_of(snap(nodes(1), *busy(1), queued(1)))
+    cache = decided_cache(snap(nodes(1), *busy(1), queued(1)))
     (group,) = cache._groups.values()
     cache.update_nodes([replace(nodes(1)[0], updated_at=NOW, reason="ok")])
     assert not group.changed
@@ -357,8 +359,10 @@ def test_a_moved_node_is_disabled_and_enabled_with_the_run_of_another_group(
     closed, waits = node("a", group="other", cordoned=True), queued(1, group="other", user="u")
     opened_again = replace(closed, cordoned=False)
     for opened in (False, True):
-        own = [running(task, "a", level, group="other", user="u") for task in beside]
-        cache = board_of(snap(opened_again, running(9, "a", level, user="u"), own, waits))
+        user_tasks = [running(task, "a", level, group="other", user="u") for task in beside]
+        cache = decided_cache(
+            snap(opened_again, running(9, "a", level, user="u"), user_tasks, waits)
+        )
         cache.update_nodes([closed])
         assert cache.decide(NOW).decisions == ()
         if opened:
@@ -369,7 +373,7 @@ def test_a_moved_node_is_disabled_and_enabled_with_the_run_of_another_group(
 
 
 def test_a_node_is_enabled_with_the_runs_on_it() -> None:
-    cache = board_of(snap(nodes(2), *busy(2), queued(1)))
+    cache = decided_cache(snap(nodes(2), *busy(2), queued(1)))
     cache.update_nodes(cordoned(nodes(2), "n01"))
     cache.decide(NOW)
     cache.update_nodes(nodes(2))
@@ -385,12 +389,12 @@ def test_each_rank_is_promised_separate_room() -> None:
     state = snap(
         Group("default", packed=True), nodes(2, gpus=8), stay, leave, leaving(9, "n01", gpu=8)
     )
-    cache = board_of(replace(state, tasks=(*state.tasks, queued(1, 3, gpu=4))))
+    cache = decided_cache(replace(state, tasks=(*state.tasks, queued(1, 3, gpu=4))))
     cycle = cache.cycle_of(1)
     assert cycle is not None
-    place = cycle.allocation_of(1)
-    assert place is not None
-    assert [spot.name for spot in place.nodes] == ["n00", "n01", "n01"]
+    allocation = cycle.allocation_of(1)
+    assert allocation is not None
+    assert [spot.name for spot in allocation.nodes] == ["n00", "n01", "n01"]
 
 
 @pytest.mark.parametrize("gpu", [0, 4], ids=["a node", "a part"])
@@ -411,18 +415,18 @@ def test_releasing_nodes_are_promised_to_the_task_that_they_are_reserved_for(
         leaving(90 + i, f"n{i:02}", reserved_for=task, gpu=gpu) for i, task in enumerate(claims)
     ]
     packed = Group("default", packed=True)
-    cycle = board_of(snap(packed, nodes(2, gpus=4), *left, queued(1, gpu=gpu))).cycle_of(1)
+    cycle = decided_cache(snap(packed, nodes(2, gpus=4), *left, queued(1, gpu=gpu))).cycle_of(1)
     assert cycle is not None
-    place = cycle.allocation_of(1)
-    assert place is not None
-    assert [spot.name for spot in place.nodes] == [name]
+    allocation = cycle.allocation_of(1)
+    assert allocation is not None
+    assert [spot.name for spot in allocation.nodes] == [name]
 
 
 def test_a_tiny_run_keeps_the_merit_that_it_had_in_the_queue() -> None:
     """Of nodes that declare no cpus a cpu is the least part that there is."""
     packed = Group("default", packed=True)
     tasks = running(9, "n00", cpu=1, since=1000.0), queued(1, cpu=1, run_seconds=1000.0)
-    group = board_of(snap(packed, nodes(1), *tasks), LEARNED)._groups["default"]
+    group = decided_cache(snap(packed, nodes(1), *tasks), LEARNED)._groups["default"]
     precedence = group.allocations[9].precedence
     assert precedence is not None
     assert precedence.merit == pytest.approx(group.entries[1].merit * LEARNED.staying**2)
@@ -430,25 +434,27 @@ def test_a_tiny_run_keeps_the_merit_that_it_had_in_the_queue() -> None:
 
 def test_a_task_that_cannot_start_has_its_natural_position() -> None:
     """Task 1 had taken the place of task 3."""
-    own = [queued(1, user="u", custom_rank=1.0), queued(3, 2, user="u")]
+    user_tasks = [queued(1, user="u", custom_rank=1.0), queued(3, 2, user="u")]
     rows = [quota("u", NORMAL, 2)]
-    cache = board_of(snap(nodes(2), *busy(2), *own, queued(2), *rows))
-    assert places(cache) == [3, 2, 1]
-    cache.update_tasks([replace(own[1], node_count=9), replace(own[0], node_count=9)], (), NOW)
+    cache = decided_cache(snap(nodes(2), *busy(2), *user_tasks, queued(2), *rows))
+    assert positions(cache) == [3, 2, 1]
+    cache.update_tasks(
+        [replace(user_tasks[1], node_count=9), replace(user_tasks[0], node_count=9)], (), NOW
+    )
     cache.decide(NOW)
-    fresh = board_of(cache.snapshot())
+    fresh = decided_cache(cache.snapshot())
     assert list(cache.waits()) == list(fresh.waits())
 
 
 def test_equal_tasks_differ_by_their_earlier_run_time() -> None:
-    cache = board_of(
+    cache = decided_cache(
         snap(nodes(1), *busy(1), queued(1, user="u", run_seconds=9e5), queued(2, user="u")), LEARNED
     )
-    assert places(cache) == [2, 1]
+    assert positions(cache) == [2, 1]
 
 
 def test_a_history_refresh_is_due_after_its_interval() -> None:
-    cache = board_of(
+    cache = decided_cache(
         snap(nodes(1), *busy(1), queued(1), queued(2, user="v", name="quick")), LEARNED
     )
     cache.learn(QUICK)
@@ -457,18 +463,18 @@ def test_a_history_refresh_is_due_after_its_interval() -> None:
         for _ in range(3):
             cache.update_tasks(busy(1), (), at)
             cache.decide(at)
-        assert places(cache) == order
+        assert positions(cache) == order
 
 
 def test_a_task_added_before_a_refresh_gets_the_new_merit() -> None:
     tasks = [queued(1), queued(2, user="v", name="quick")]
-    cache = board_of(snap(nodes(1), *busy(1), *tasks), LEARNED)
+    cache = decided_cache(snap(nodes(1), *busy(1), *tasks), LEARNED)
     cache.learn(QUICK)
     due = NOW + LEARNED.relearn_seconds * stagger_factor("default")
     for changed in (tasks, busy(1), busy(1)):
         cache.update_tasks(changed, (), due)
         cache.decide(due)
-    assert places(cache) == [2, 1]
+    assert positions(cache) == [2, 1]
 
 
 def test_a_new_cache_has_no_tasks() -> None:
@@ -479,14 +485,16 @@ def test_a_new_cache_has_no_tasks() -> None:
 def test_a_task_is_lifted_when_its_patience_ends() -> None:
     late = queued(1, 1, LOW, user="u", created_at=NOW - DAY + 10)
     runs = [running(8, "n01", TOP, user="u"), running(9, "n00", Priority.UNDER_NORMAL)]
-    cache = board_of(snap(nodes(2), *runs, late))
+    cache = decided_cache(snap(nodes(2), *runs, late))
     assert cache.decide(NOW + 9).decisions == ()
     assert victims(cache.decide(NOW + 10)) == {9: 1}
 
 
 def test_the_level_of_a_removed_auto_task_goes_to_the_next() -> None:
     autos = [queued(i, 1, Priority.AUTO, user="u") for i in (1, 2)]
-    cache = board_of(snap(nodes(1), *busy(1), *autos, quota("u", HIGH, 1), quota("u", NORMAL, 5)))
+    cache = decided_cache(
+        snap(nodes(1), *busy(1), *autos, quota("u", HIGH, 1), quota("u", NORMAL, 5))
+    )
     assert {wait.task: wait.priority for wait in cache.waits()} == {1: HIGH, 2: NORMAL}
     cache.update_tasks([], [1], NOW)
     cache.decide(NOW)
@@ -497,13 +505,13 @@ def test_an_auto_task_that_cannot_start_uses_no_level() -> None:
     nowhere = queued(1, 1, Priority.AUTO, user="u", zone="nowhere")
     auto = queued(2, 1, Priority.AUTO, user="u")
     rows = quota("u", HIGH, 1), quota("u", NORMAL, 5)
-    cache = board_of(snap(nodes(1), *busy(1), nowhere, auto, *rows))
+    cache = decided_cache(snap(nodes(1), *busy(1), nowhere, auto, *rows))
     assert {wait.task: wait.priority for wait in cache.waits()}[2] is HIGH
 
 
 def test_old_task_names_are_dropped() -> None:
     """Nothing ends, so nothing is learned either."""
-    cache = board_of(snap(nodes(1)), LEARNED)
+    cache = decided_cache(snap(nodes(1)), LEARNED)
     for i in range(25_000):
         cache.update_tasks([queued(1, name=f"sweep-{i}")], (), NOW)
     assert len(cache._groups["default"]._classes) <= 20_000

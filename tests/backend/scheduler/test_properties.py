@@ -31,7 +31,7 @@ def data(test: Callable[..., None]) -> Callable[..., None]:
     return settings(max_examples=80, deadline=None)(given(data=st.data())(test))
 
 
-def of(plan: Plan, kind: type) -> list:  # type: ignore[type-arg]
+def decisions_of(plan: Plan, kind: type) -> list:  # type: ignore[type-arg]
     return [decision for decision in plan.decisions if isinstance(decision, kind)]
 
 
@@ -43,12 +43,12 @@ def packed(snapshot: Snapshot) -> bool:
     return snapshot.groups["default"].packed
 
 
-def ask(snapshot: Snapshot, task: SchedTask) -> int:
+def gpus_per_rank(snapshot: Snapshot, task: SchedTask) -> int:
     """GPUs of a rank; -1: the whole node."""
     return task.gpu if packed(snapshot) and task.gpu else -1
 
 
-def effective(snapshot: Snapshot, task: SchedTask) -> Priority:
+def effective_level(snapshot: Snapshot, task: SchedTask) -> Priority:
     demoted = (
         task.run_priority is Priority.ABOVE_NORMAL
         and task.run_started_at is not None
@@ -57,7 +57,7 @@ def effective(snapshot: Snapshot, task: SchedTask) -> Priority:
     return Priority.NORMAL if demoted else task.run_priority
 
 
-def own_equals(newcomer: SchedTask, run: SchedTask) -> bool:
+def are_equals_of_one_user(newcomer: SchedTask, run: SchedTask) -> bool:
     """A user's tasks of one level, as asked or as run."""
     own = Priority.NORMAL if newcomer.priority is Priority.AUTO else newcomer.priority
     same = run.priority is newcomer.priority or run.run_priority is own
@@ -69,11 +69,11 @@ def seconds(snapshot: Snapshot, run: SchedTask) -> float:
     return snapshot.now - (run.run_started_at or snapshot.now)
 
 
-def takes_turn(snapshot: Snapshot, newcomer: SchedTask, run: SchedTask) -> bool:
+def may_take_turn(snapshot: Snapshot, newcomer: SchedTask, run: SchedTask) -> bool:
     """May it take the nodes of a run of its level, where equals rank by their wait alone?"""
     waited = snapshot.now - newcomer.created_at
     idle = not any(task.placed and task.user == newcomer.user for task in snapshot.tasks)
-    demoted = effective(snapshot, run) is not run.run_priority
+    demoted = effective_level(snapshot, run) is not run.run_priority
     if waited >= 86_400:
         return seconds(snapshot, run) >= (SLICE if demoted else 900)
     return idle and waited >= SLICE and seconds(snapshot, run) >= SLICE
@@ -84,23 +84,23 @@ def queued_at(snapshot: Snapshot, task: SchedTask, level: Priority) -> Priority:
     return max(level, Priority.NORMAL) if snapshot.now - task.created_at >= 86_400 else level
 
 
-def room(snapshot: Snapshot, task: SchedTask, gone: Collection[int]) -> int:
+def count_fitting_ranks(snapshot: Snapshot, task: SchedTask, left: Collection[int]) -> int:
     """How many ranks of `task` fit when the tasks in `gone` are away."""
-    return sum(_room_on(snapshot, node, task, gone) for node in snapshot.nodes)
+    return sum(_count_ranks_on(snapshot, node, task, left) for node in snapshot.nodes)
 
 
-def _room_on(snapshot: Snapshot, node: Node, task: SchedTask, gone: Collection[int]) -> int:
+def _count_ranks_on(snapshot: Snapshot, node: Node, task: SchedTask, left: Collection[int]) -> int:
     if not node.usable or task.zone not in ("", node.zone):
         return 0
-    here = [t for t in snapshot.tasks if t.id not in gone for name in t.placed if name == node.name]
-    if ask(snapshot, task) == -1:
+    here = [t for t in snapshot.tasks if t.id not in left for name in t.placed if name == node.name]
+    if gpus_per_rank(snapshot, task) == -1:
         return int(not here)
-    if any(ask(snapshot, other) == -1 for other in here):
+    if any(gpus_per_rank(snapshot, other) == -1 for other in here):
         return 0
     return max(0, (node.gpus - sum(other.gpu for other in here)) // task.gpu)
 
 
-def going(snapshot: Snapshot) -> set[int]:
+def leaving_ids(snapshot: Snapshot) -> set[int]:
     return {t.id for t in snapshot.tasks if t.standing is SchedulingState.LEAVING and t.leaves_free}
 
 
@@ -113,14 +113,14 @@ def test_starts_are_whole_gangs_on_usable_nodes_with_room(
     used: Counter[str] = Counter()
     for task in snapshot.tasks:
         for name in task.placed:
-            used[name] += nodes[name].gpus if ask(snapshot, task) == -1 else task.gpu
-    for start in of(schedule(snapshot), Start):
+            used[name] += nodes[name].gpus if gpus_per_rank(snapshot, task) == -1 else task.gpu
+    for start in decisions_of(schedule(snapshot), Start):
         task = tasks[start.task]
         assert len(start.nodes) == task.node_count
         for name in start.nodes:
             assert nodes[name].usable
             assert task.zone in ("", nodes[name].zone)
-            used[name] += nodes[name].gpus if ask(snapshot, task) == -1 else task.gpu
+            used[name] += nodes[name].gpus if gpus_per_rank(snapshot, task) == -1 else task.gpu
             assert used[name] <= nodes[name].gpus
 
 
@@ -130,10 +130,14 @@ def test_every_queued_task_gets_one_decision_and_every_wait_a_sentence(
 ) -> None:
     snapshot = data.draw(snapshots())
     plan = schedule(snapshot)
-    entry = {task.id for task in snapshot.tasks if task.standing is SchedulingState.QUEUED}
-    assert sorted(entry) == sorted(d.task for d in of(plan, Start) + of(plan, Wait))
-    assert all(wait.message for wait in of(plan, Wait))
-    assert all(len(wait.ahead) <= min(20, max(0, wait.place - 1)) for wait in of(plan, Wait))
+    queued_ids = {task.id for task in snapshot.tasks if task.standing is SchedulingState.QUEUED}
+    assert sorted(queued_ids) == sorted(
+        d.task for d in decisions_of(plan, Start) + decisions_of(plan, Wait)
+    )
+    assert all(wait.message for wait in decisions_of(plan, Wait))
+    assert all(
+        len(wait.ahead) <= min(20, max(0, wait.place - 1)) for wait in decisions_of(plan, Wait)
+    )
 
 
 @data
@@ -143,12 +147,12 @@ def test_only_lower_levels_and_equals_past_their_minimum_are_suspended_and_never
     snapshot = data.draw(snapshots())
     policy = data.draw(st.sampled_from([Policy(), IN_ORDER, Policy(time_slices=False)]))
     plan, tasks = schedule(snapshot, policy), by_id(snapshot)
-    level = {wait.task: wait.priority for wait in of(plan, Wait)}
-    for suspend in of(plan, Suspend):
+    level = {wait.task: wait.priority for wait in decisions_of(plan, Wait)}
+    for suspend in decisions_of(plan, Suspend):
         victim, newcomer = tasks[suspend.task], tasks[suspend.for_task]
         assert victim.standing is SchedulingState.RUNNING
-        assert effective(snapshot, victim) <= level[newcomer.id]
-        assert suspend.higher == (effective(snapshot, victim) < level[newcomer.id])
+        assert effective_level(snapshot, victim) <= level[newcomer.id]
+        assert suspend.higher == (effective_level(snapshot, victim) < level[newcomer.id])
         assert suspend.higher or (policy.time_slices and seconds(snapshot, victim) >= 900)
         if victim.user == newcomer.user:
             assert victim.priority is not newcomer.priority
@@ -160,26 +164,29 @@ def test_runs_are_suspended_only_if_the_task_fits_then(
 ) -> None:
     snapshot = data.draw(snapshots())
     plan, tasks = schedule(snapshot), by_id(snapshot)
-    gone = going(snapshot) | {suspend.task for suspend in of(plan, Suspend)}
-    why = {wait.task: wait.why for wait in of(plan, Wait)}
-    for newcomer in {suspend.for_task for suspend in of(plan, Suspend)}:
+    left = leaving_ids(snapshot) | {suspend.task for suspend in decisions_of(plan, Suspend)}
+    why = {wait.task: wait.why for wait in decisions_of(plan, Wait)}
+    for newcomer in {suspend.for_task for suspend in decisions_of(plan, Suspend)}:
         assert why[newcomer] is WaitReason.WAITING_FOR_PREEMPTED
-        assert room(snapshot, tasks[newcomer], gone) >= tasks[newcomer].node_count
+        assert count_fitting_ranks(snapshot, tasks[newcomer], left) >= tasks[newcomer].node_count
     if not packed(snapshot):
         promised = [t for t, reason in why.items() if reason is WaitReason.WAITING_FOR_PREEMPTED]
         wanted = sum(tasks[t].node_count for t in promised)
-        wanted += sum(len(start.nodes) for start in of(plan, Start))
-        assert room(snapshot, queued(0), gone) >= wanted
+        wanted += sum(len(start.nodes) for start in decisions_of(plan, Start))
+        assert count_fitting_ranks(snapshot, queued(0), left) >= wanted
 
 
 @data
 def test_every_victim_is_needed(snapshots: Snapshots, data: st.DataObject) -> None:
     snapshot = data.draw(snapshots(most=1))
     plan, tasks = schedule(snapshot), by_id(snapshot)
-    victims = {suspend.task for suspend in of(plan, Suspend)}
-    for suspend in of(plan, Suspend):
-        gone = going(snapshot) | (victims - {suspend.task})
-        assert room(snapshot, tasks[suspend.for_task], gone) < tasks[suspend.for_task].node_count
+    victims = {suspend.task for suspend in decisions_of(plan, Suspend)}
+    for suspend in decisions_of(plan, Suspend):
+        left = leaving_ids(snapshot) | (victims - {suspend.task})
+        assert (
+            count_fitting_ranks(snapshot, tasks[suspend.for_task], left)
+            < tasks[suspend.for_task].node_count
+        )
 
 
 @data
@@ -197,24 +204,24 @@ def test_one_task_gets_nodes_exactly_when_the_rules_allow_it(
         for t in snapshot.tasks
         if t.standing is SchedulingState.RUNNING
         and (
-            effective(snapshot, t) < level
-            or (effective(snapshot, t) is level and takes_turn(snapshot, task, t))
+            effective_level(snapshot, t) < level
+            or (effective_level(snapshot, t) is level and may_take_turn(snapshot, task, t))
         )
-        and not own_equals(task, t)
+        and not are_equals_of_one_user(task, t)
     }
-    leaving = going(snapshot)
+    leaving = leaving_ids(snapshot)
     request = task.node_count
-    if room(snapshot, task, ()) >= request:
-        assert of(plan, Start)
-    elif room(snapshot, task, leaving) >= request:
-        assert of(plan, Wait)[0].why is WaitReason.WAITING_FOR_PREEMPTED
-        assert not of(plan, Suspend)
-    elif room(snapshot, task, leaving | lower) >= request:
-        assert {suspend.task for suspend in of(plan, Suspend)} <= lower
-        assert of(plan, Suspend)
+    if count_fitting_ranks(snapshot, task, ()) >= request:
+        assert decisions_of(plan, Start)
+    elif count_fitting_ranks(snapshot, task, leaving) >= request:
+        assert decisions_of(plan, Wait)[0].why is WaitReason.WAITING_FOR_PREEMPTED
+        assert not decisions_of(plan, Suspend)
+    elif count_fitting_ranks(snapshot, task, leaving | lower) >= request:
+        assert {suspend.task for suspend in decisions_of(plan, Suspend)} <= lower
+        assert decisions_of(plan, Suspend)
     else:
-        assert of(plan, Wait)
-        assert not of(plan, Suspend)
+        assert decisions_of(plan, Wait)
+        assert not decisions_of(plan, Suspend)
 
 
 @data
@@ -224,12 +231,16 @@ def test_no_priority_inversion_in_a_queue(snapshots: Snapshots, data: st.DataObj
     if packed(snapshot):
         return
     plan, tasks = schedule(snapshot), by_id(snapshot)
-    served = [(queued_at(snapshot, tasks[s.task], s.priority), s.task) for s in of(plan, Start)]
+    served = [
+        (queued_at(snapshot, tasks[s.task], s.priority), s.task) for s in decisions_of(plan, Start)
+    ]
     served += [
-        (w.priority, w.task) for w in of(plan, Wait) if w.why is WaitReason.WAITING_FOR_PREEMPTED
+        (w.priority, w.task)
+        for w in decisions_of(plan, Wait)
+        if w.why is WaitReason.WAITING_FOR_PREEMPTED
     ]
     first: Wait | None = None
-    for wait in of(plan, Wait):
+    for wait in decisions_of(plan, Wait):
         if wait.why is not WaitReason.NOT_ENOUGH_NODES:
             continue
         first = first or wait
@@ -240,15 +251,17 @@ def test_no_priority_inversion_in_a_queue(snapshots: Snapshots, data: st.DataObj
         equal = sum(
             tasks[t].node_count for level, t in served if level == wait.priority and t != task.id
         )
-        obtainable = going(snapshot) | {
+        obtainable = leaving_ids(snapshot) | {
             t.id
             for t in snapshot.tasks
             if t.standing is SchedulingState.RUNNING
-            and effective(snapshot, t) < wait.priority
+            and effective_level(snapshot, t) < wait.priority
             and t.user != task.user
         }
-        own = {t for t in obtainable if own_equals(task, tasks[t])}
-        assert room(snapshot, task, obtainable - own) - before - equal < task.node_count
+        own = {t for t in obtainable if are_equals_of_one_user(task, tasks[t])}
+        assert (
+            count_fitting_ranks(snapshot, task, obtainable - own) - before - equal < task.node_count
+        )
 
 
 @data
@@ -258,7 +271,11 @@ def test_quota_holds_at_every_instant(snapshots: Snapshots, data: st.DataObject)
     held: Counter[tuple[str, Priority]] = Counter()
 
     def hold(task: SchedTask, level: Priority, ranks: int) -> None:
-        share = ranks if ask(snapshot, task) == -1 else ranks * task.gpu / snapshot.nodes[0].gpus
+        share = (
+            ranks
+            if gpus_per_rank(snapshot, task) == -1
+            else ranks * task.gpu / snapshot.nodes[0].gpus
+        )
         held[task.user, level] += share  # type: ignore[assignment]
         held[task.user, Priority.AUTO] += share  # type: ignore[assignment]
 
@@ -268,7 +285,7 @@ def test_quota_holds_at_every_instant(snapshots: Snapshots, data: st.DataObject)
     limits: dict[tuple[str, Priority], int] = {}
     for row in snapshot.quotas:
         limits[row.user, row.priority] = max(limits.get((row.user, row.priority), 0), row.nodes)
-    for start in of(plan, Start):
+    for start in decisions_of(plan, Start):
         task = tasks[start.task]
         hold(task, start.priority, task.node_count)
         assert task.priority in (Priority.AUTO, start.priority)
@@ -365,10 +382,10 @@ def test_any_default_quota_is_kept(snapshots: Snapshots, data: st.DataObject) ->
     tasks = by_id(snapshot)
     held: Counter[tuple[str, Priority]] = Counter()
     for task in snapshot.tasks:
-        if ask(snapshot, task) == -1:
+        if gpus_per_rank(snapshot, task) == -1:
             held[task.user, task.run_priority] += len(task.placed)
-    for start in of(schedule(snapshot, Policy(default_quota=limit)), Start):
+    for start in decisions_of(schedule(snapshot, Policy(default_quota=limit)), Start):
         task = tasks[start.task]
-        if ask(snapshot, task) == -1:
+        if gpus_per_rank(snapshot, task) == -1:
             held[task.user, start.priority] += task.node_count
             assert held[task.user, start.priority] <= limit

@@ -23,18 +23,18 @@ from hai_backend.scheduler.testing import queued, quota, share
 LOW, NORMAL, HIGH, AUTO = Priority.LOW, Priority.NORMAL, Priority.HIGH, Priority.AUTO
 
 
-def wants(task: int, count: int, user: str = "u", **settings: Any) -> QueueEntry:
+def entry_of(task: int, count: int, user: str = "u", **settings: Any) -> QueueEntry:
     request = Request(count, units=count * UNIT)
     facts = queued(task, count, AUTO, user=user, **settings)
     return QueueEntry(facts, request, NORMAL, NORMAL, 1.0, inf, share=user)
 
 
-def holds(user: str, count: int) -> Allocation:
+def allocation_of(user: str, count: int) -> Allocation:
     return Allocation(queued(9, user=user), Occupancy.ALLOCATED, units=count * UNIT)
 
 
 @pytest.mark.parametrize(
-    ("count", "ask", "largest", "expected"),
+    ("count", "requested", "largest", "expected"),
     [
         pytest.param(3, None, (8, 8, 8), 3 * UNIT, id="whole nodes"),
         pytest.param(2, (2, 0, 0), (8, 8, 8), UNIT // 2, id="GPUs"),
@@ -45,8 +45,8 @@ def holds(user: str, count: int) -> Allocation:
         pytest.param(1, (0, 1, 0), (0, 1, 0), UNIT, id="amounts that no node has weigh nothing"),
     ],
 )
-def test_units_of_quota(count: int, ask: Any, largest: Any, expected: int) -> None:
-    assert units_of(count, ask, largest) == expected
+def test_units_of_quota(count: int, requested: Any, largest: Any, expected: int) -> None:
+    assert units_of(count, requested, largest) == expected
 
 
 @pytest.mark.parametrize(
@@ -96,20 +96,20 @@ def test_all_limits_must_allow_the_units() -> None:
 @pytest.mark.parametrize(
     ("rows", "tasks", "expected"),
     [
-        pytest.param([quota("u", HIGH, 1)], [wants(1, 1), wants(2, 1)], {1: HIGH, 2: NORMAL}, id="in order"),
-        pytest.param([quota("u", HIGH, 1)], [wants(1, 1), wants(2, 1, custom_rank=-1.0)], {1: NORMAL, 2: HIGH},
+        pytest.param([quota("u", HIGH, 1)], [entry_of(1, 1), entry_of(2, 1)], {1: HIGH, 2: NORMAL}, id="in order"),
+        pytest.param([quota("u", HIGH, 1)], [entry_of(1, 1), entry_of(2, 1, custom_rank=-1.0)], {1: NORMAL, 2: HIGH},
                      id="in the order set by hand"),
-        pytest.param([quota("u", HIGH, 1)], [wants(1, 1, created_at=2.0), wants(2, 1, created_at=1.0)],
+        pytest.param([quota("u", HIGH, 1)], [entry_of(1, 1, created_at=2.0), entry_of(2, 1, created_at=1.0)],
                      {1: NORMAL, 2: HIGH}, id="in the order of submission"),
-        pytest.param([quota("u", HIGH, 3)], [wants(1, 1), wants(2, 1), wants(3, 2), wants(4, 1)],
+        pytest.param([quota("u", HIGH, 3)], [entry_of(1, 1), entry_of(2, 1), entry_of(3, 2), entry_of(4, 1)],
                      {1: HIGH, 2: HIGH, 3: NORMAL, 4: HIGH}, id="who fits in takes the rest"),
-        pytest.param([quota("u", HIGH, 2), quota("u", LOW, 9), quota("u", NORMAL, 2)], [wants(1, 3), wants(2, 2)],
+        pytest.param([quota("u", HIGH, 2), quota("u", LOW, 9), quota("u", NORMAL, 2)], [entry_of(1, 3), entry_of(2, 2)],
                      {1: LOW, 2: HIGH}, id="who can never have a level claims nothing of it"),
-        pytest.param([quota("u", HIGH, 2), quota("u", NORMAL, 3)], [wants(1, 9), wants(2, 2)],
+        pytest.param([quota("u", HIGH, 2), quota("u", NORMAL, 3)], [entry_of(1, 9), entry_of(2, 2)],
                      {1: NORMAL, 2: HIGH}, id="who can never start claims nothing"),
-        pytest.param([quota("u", HIGH, 5), quota("u", AUTO, 3)], [wants(1, 2), wants(2, 2), wants(3, 1)],
+        pytest.param([quota("u", HIGH, 5), quota("u", AUTO, 3)], [entry_of(1, 2), entry_of(2, 2), entry_of(3, 1)],
                      {1: HIGH, 2: NORMAL, 3: NORMAL}, id="the total is claimed as well"),
-        pytest.param([quota("u", AUTO, 3)], [wants(1, 2)], {}, id="one level is no choice"),
+        pytest.param([quota("u", AUTO, 3)], [entry_of(1, 2)], {}, id="one level is no choice"),
     ],
 )  # fmt: skip
 def test_auto_is_resolved_to_the_highest_level_with_room(
@@ -151,7 +151,7 @@ def test_auto_levels_equal_those_computed_one_by_one(
 ) -> None:
     quotas = Quotas([quota("u", HIGH, 3), *rows], Policy())
     quotas.add_used("u", NORMAL, held * UNIT)
-    tasks = [wants(i, count, custom_rank=rank) for i, (count, rank) in enumerate(asked, start=1)]
+    tasks = [entry_of(i, count, custom_rank=rank) for i, (count, rank) in enumerate(asked, start=1)]
     found = {entry.task.id: level for entry, level in auto_levels("u", tasks, quotas)}
     assert found == one_by_one(tasks, quotas)
 
@@ -168,7 +168,7 @@ class Counting(Quotas):
 
 def test_limits_are_read_once_for_all_auto_tasks_of_a_user() -> None:
     quotas = Counting([quota("u", HIGH, 3), quota("u", LOW, 9)], Policy())
-    assert len([*auto_levels("u", [wants(i, 1 + i % 3) for i in range(1, 50)], quotas)]) == 49
+    assert len([*auto_levels("u", [entry_of(i, 1 + i % 3) for i in range(1, 50)], quotas)]) == 49
     assert quotas.asked <= 3
 
 
@@ -179,7 +179,7 @@ def divided(capacity: int, *rows: Any) -> Shares:
 
 
 @pytest.mark.parametrize(
-    ("rows", "kept", "count", "expected"),
+    ("rows", "retained", "count", "expected"),
     [
         pytest.param([share("u", 2)], 0, 2, Tier.GUARANTEED, id="just guaranteed"),
         pytest.param([share("u", 2)], 1, 2, Tier.BEYOND, id="more than guaranteed"),
@@ -190,53 +190,55 @@ def divided(capacity: int, *rows: Any) -> Shares:
         pytest.param([share("u", 2, weight=1), share("v", 20)], 0, 3, Tier.BEYOND, id="guarantees beyond all nodes"),
     ],
 )  # fmt: skip
-def test_the_tier_of_a_task(rows: Any, kept: int, count: int, expected: Tier) -> None:
+def test_the_tier_of_a_task(rows: Any, retained: int, count: int, expected: Tier) -> None:
     shares = divided(10, *rows)
-    shares.add_retained("u", kept * UNIT)
-    assert shares.tier(wants(1, count)) is expected
+    shares.add_retained("u", retained * UNIT)
+    assert shares.tier(entry_of(1, count)) is expected
 
 
 @pytest.mark.parametrize(
-    ("kept", "count", "expected"),
+    ("retained", "count", "expected"),
     [(2, 1, Tier.GUARANTEED), (3, 1, Tier.WEIGHTED), (6, 1, Tier.WEIGHTED), (7, 1, Tier.BEYOND), (7, 2, Tier.WEIGHTED)],
 )  # fmt: skip
-def test_the_tier_of_a_run(kept: int, count: int, expected: Tier) -> None:
+def test_the_tier_of_a_run(retained: int, count: int, expected: Tier) -> None:
     """Guaranteed are 2, and 4 of the other 8 come by weight."""
     shares = divided(10, share("u", 2, weight=1), share("v", weight=1))
-    shares.add_retained("u", kept * UNIT)
-    assert shares.tier_of(holds("u", count)) is expected
+    shares.add_retained("u", retained * UNIT)
+    assert shares.tier_of(allocation_of("u", count)) is expected
 
 
 def test_a_user_without_a_share_has_tier_beyond() -> None:
     shares = divided(10, share("u", 2, weight=1))
     assert (shares.share_of("u"), shares.share_of("x")) == ("u", "")
-    outsider = wants(1, 1, "x")
+    outsider = entry_of(1, 1, "x")
     outsider.share = ""
     assert shares.tier(outsider) is Tier.BEYOND
-    assert shares.tier_of(holds("x", 1)) is Tier.GUARANTEED  # of nothing: it keeps nothing here
+    assert (
+        shares.tier_of(allocation_of("x", 1)) is Tier.GUARANTEED
+    )  # of nothing: it keeps nothing here
     shares.add_retained("x", UNIT)
-    assert shares.tier_of(holds("x", 1)) is Tier.BEYOND
-    assert shares.different_groups(outsider, holds("u", 1))
-    assert not shares.different_groups(outsider, holds("y", 1))
-    assert not Shares().different_groups(outsider, holds("u", 1))
+    assert shares.tier_of(allocation_of("x", 1)) is Tier.BEYOND
+    assert shares.different_groups(outsider, allocation_of("u", 1))
+    assert not shares.different_groups(outsider, allocation_of("y", 1))
+    assert not Shares().different_groups(outsider, allocation_of("u", 1))
 
 
 def test_the_limit_counts_what_is_held() -> None:
     shares = divided(10, share("u v", limit=3))
     shares.add_used("u", UNIT)
     shares.add_used("x", UNIT)
-    task = wants(1, 2, "v")
+    task = entry_of(1, 2, "v")
     task.share = "u v"
     assert (shares.exceeded(task), shares.used("u v")) == (None, UNIT)
     shares.add_used("v", 1)
     assert shares.exceeded(task) == share("u v", limit=3)
-    assert divided(10, share("u")).exceeded(wants(1, 99)) is None
+    assert divided(10, share("u")).exceeded(entry_of(1, 99)) is None
 
 
 def test_trial_releases_are_undone() -> None:
     shares = divided(10, share("u", 2))
     shares.add_retained("u", 3 * UNIT)
-    run = holds("u", 1)
+    run = allocation_of("u", 1)
     with shares.trial() as leave:
         leave(run)
         assert shares.tier_of(run) is Tier.GUARANTEED

@@ -22,9 +22,9 @@ def by_hand(make_job) -> Outcome:
     b = make_job(2, 1800, 3600, user="bob", nodes=2, gpus=16, priority=Priority.HIGH)
     c = make_job(3, 7200, 3600, user="ann")
     records = (
-        JobRecord(a, 0, 3600, 0, held=3600),
-        JobRecord(b, 3600, 7236, 1, held=2 * 3636),
-        JobRecord(c, 7236, 10836, 0, held=3600),
+        JobRecord(a, 0, 3600, 0, node_seconds=3600),
+        JobRecord(b, 3600, 7236, 1, node_seconds=2 * 3636),
+        JobRecord(c, 7236, 10836, 0, node_seconds=3600),
     )
     usage = (
         Usage(0, 1, 1),
@@ -38,7 +38,7 @@ def by_hand(make_job) -> Outcome:
 
 
 @pytest.mark.parametrize(
-    ("key", "wanted"),
+    ("key", "expected"),
     [
         ("jobs", 3),
         ("nodes", 2),
@@ -63,13 +63,16 @@ def by_hand(make_job) -> Outcome:
         ("pass_p99_ms", 2.98),
     ],
 )
-def test_a_case_worked_by_hand(by_hand: Outcome, key: str, wanted: object) -> None:
-    assert metrics(by_hand)[key] == pytest.approx(wanted)
+def test_a_case_worked_by_hand(by_hand: Outcome, key: str, expected: object) -> None:
+    assert metrics(by_hand)[key] == pytest.approx(expected)
 
 
 def test_on_packed_nodes_a_job_counts_by_its_gpus(make_job) -> None:
     small, cpu = make_job(1, 0, 100, gpus=2), make_job(2, 0, 100, gpus=0)
-    records = (JobRecord(small, 0, 110, 0, held=0.25 * 110), JobRecord(cpu, 0, 100, 0, held=100))
+    records = (
+        JobRecord(small, 0, 110, 0, node_seconds=0.25 * 110),
+        JobRecord(cpu, 0, 100, 0, node_seconds=100),
+    )
     outcome = Outcome("x", 1, records, (Usage(0, 1.25, 1.25),))
     found = metrics(outcome, gpus_per_node=8, packed=True)
     assert found["useful_share"] == pytest.approx(125 / 127.5)
@@ -105,8 +108,8 @@ values = st.lists(st.floats(0, 1e6), min_size=1, max_size=50)
 
 @given(values, st.floats(0, 100))
 def test_percentiles_are_those_of_numpy(found: list[float], percent: float) -> None:
-    wanted = float(np.percentile(found, percent))
-    assert percentile(sorted(found), percent) == pytest.approx(wanted, abs=1e-6)
+    expected = float(np.percentile(found, percent))
+    assert percentile(sorted(found), percent) == pytest.approx(expected, abs=1e-6)
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20))

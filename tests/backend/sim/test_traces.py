@@ -83,7 +83,7 @@ def test_gzip_windows_line_ends_and_byte_order_marks_are_read(csv, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
         pytest.param("30", Priority.HIGH, id="exact"),
         pytest.param("high", Priority.HIGH, id="by name"),
@@ -92,8 +92,8 @@ def test_gzip_windows_line_ends_and_byte_order_marks_are_read(csv, tmp_path: Pat
         pytest.param("10.0", Priority.NORMAL, id="as a spreadsheet writes it"),
     ],
 )
-def test_levels(text: str, wanted: Priority) -> None:
-    assert level(text) is wanted
+def test_levels(text: str, expected: Priority) -> None:
+    assert level(text) is expected
 
 
 def test_every_problem_is_reported_with_its_position(csv) -> None:

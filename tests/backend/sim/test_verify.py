@@ -28,13 +28,13 @@ BEGIN = begin_line(Begin(Policy(), Snapshot(0.0, (), ()), "0.1.0"))
 
 def passes() -> list[Pass]:
     """Two tasks come and start, one after the other."""
-    board = SchedulerCache(Policy())
+    cache = SchedulerCache(Policy())
     rules = Rules({"default": Group("default")})
     given = [
         PassInput(NOW, rules, tuple(nodes(2)), tasks=(queued(1),)),
         PassInput(NOW + 1, gone=(1,), tasks=(queued(2, 2),)),
     ]
-    return [Pass(shown, apply(board, shown)) for shown in given]
+    return [Pass(shown, apply(cache, shown)) for shown in given]
 
 
 @pytest.fixture

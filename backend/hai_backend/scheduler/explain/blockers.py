@@ -67,9 +67,9 @@ class Blockers:
     rules: Mapping[int, str] = field(default_factory=dict)
 
 
-def find_blockers(cycle: Cycle, task: int, ahead: Iterable[int]) -> Blockers:
+def find_blockers(cycle: Cycle, task_id: int, ahead: Iterable[int]) -> Blockers:
     """Return what blocks a task. Must be called after a pass and before its `undo`."""
-    entry, first = cycle.group.entries.get(task), cycle.first_blocked
+    entry, first = cycle.group.entries.get(task_id), cycle.first_blocked
     if entry is None:
         return Blockers()
     others = ((n, cycle.group.entries.get(n)) for n in ahead)

@@ -109,15 +109,15 @@ def _victims(result: TrialPass, now: float) -> Iterator[Victim]:
         if other.occupancy is Occupancy.RELEASING
     }
     policy, allocations = result.cycle.group.policy, result.cycle.group.allocations
-    for number in sorted(leaving.keys() | suspends.keys()):
-        task = (leaving.get(number) or allocations[number]).task
+    for task_id in sorted(leaving.keys() | suspends.keys()):
+        task = (leaving.get(task_id) or allocations[task_id]).task
         yield Victim(
-            number,
+            task_id,
             task.user,
             task.placed,
             run_level(task, policy),
             work_lost(task, now),
             loss(task, policy, now),
-            asked=number not in suspends,
-            reason=suspends[number].reason if number in suspends else "",
+            asked=task_id not in suspends,
+            reason=suspends[task_id].reason if task_id in suspends else "",
         )

@@ -36,7 +36,7 @@ class Explanations:
         self._texts: dict[tuple[Request, Priority], str] = {}
         self._lower: dict[tuple[NodeClass, Priority], int] = {}
 
-    def all(self) -> dict[int, Wait]:
+    def explain_all(self) -> dict[int, Wait]:
         """Return one Wait for each task that was not started: first tasks that do not compete, then the queue in order.
 
         Tasks that lack quota have positions, but are not counted in the positions of other tasks.
@@ -46,15 +46,15 @@ class Explanations:
             self._all = {wait.task: wait for wait in waits}
         return self._all
 
-    def one(self, task: int) -> Wait | None:
-        """Return why one task waits, without its position; None if it does not wait."""
-        entry = self._group.entries.get(task)
+    def explain(self, task_id: int) -> Wait | None:
+        """Return why a task waits, without its position; None if it does not wait."""
+        entry = self._group.entries.get(task_id)
         if entry is None or not self._feasible(entry):
-            return self._wait_outside_queue(task)
-        if task in self._cycle.started:
+            return self._wait_outside_queue(task_id)
+        if task_id in self._cycle.started:
             return None
         why, text = self.reason(entry)
-        return Wait(task, why, text, priority=entry.level)
+        return Wait(task_id, why, text, priority=entry.level)
 
     def _competing(self) -> Iterator[Wait]:
         ahead: list[int] = []
@@ -79,15 +79,15 @@ class Explanations:
             if (wait := self._wait_outside_queue(task)) is not None:
                 yield wait
 
-    def _wait_outside_queue(self, task: int) -> Wait | None:
-        entry, deferred = self._group.entries.get(task), self._group.deferred.get(task)
+    def _wait_outside_queue(self, task_id: int) -> Wait | None:
+        entry, deferred = self._group.entries.get(task_id), self._group.deferred.get(task_id)
         if entry is not None:
-            verdict, level = self._group.feasible.refusal(entry.request), entry.task.priority
+            refusal, level = self._group.feasible.refusal(entry.request), entry.task.priority
         elif deferred is not None:
-            verdict, level = find_deferral(deferred, self._cycle.now), deferred.priority
+            refusal, level = find_deferral(deferred, self._cycle.now), deferred.priority
         else:
             return None
-        return Wait(task, *verdict, priority=level) if verdict else None
+        return Wait(task_id, *refusal, priority=level) if refusal else None
 
     def _feasible(self, entry: QueueEntry) -> bool:
         return self._group.feasible.refusal(entry.request) is None

@@ -57,31 +57,31 @@ class Remedy:
     starts: bool = False
 
 
-def apply_remedy(snapshot: Snapshot, number: int, remedy: Remedy, policy: Policy) -> Snapshot:
+def apply_remedy(snapshot: Snapshot, task_id: int, remedy: Remedy, policy: Policy) -> Snapshot:
     """Return the snapshot with the change applied. `policy` is that of the task's group."""
     match remedy.change:
         case Change.QUOTA:
-            return _with_quota(snapshot, number, remedy.rows, policy)
+            return _with_quota(snapshot, task_id, remedy.rows, policy)
         case Change.SHARE:
-            return _with_limit(snapshot, number, remedy.count)
+            return _with_limit(snapshot, task_id, remedy.count)
         case Change.FEWER_NODES:
-            return _with_task(snapshot, number, lambda t: replace(t, node_count=remedy.count))
+            return _with_task(snapshot, task_id, lambda t: replace(t, node_count=remedy.count))
         case Change.LEVEL:
-            return _with_task(snapshot, number, lambda t: replace(t, priority=remedy.level))
+            return _with_task(snapshot, task_id, lambda t: replace(t, priority=remedy.level))
         case Change.RESUME:
-            return _with_task(snapshot, number, lambda t: replace(t, held=False, not_before=0.0))
+            return _with_task(snapshot, task_id, lambda t: replace(t, held=False, not_before=0.0))
         case Change.TIME:
             return replace(snapshot, now=remedy.at)
         case Change.UNCORDON:
             nodes = (_uncordoned(n) if n.name in remedy.nodes else n for n in snapshot.nodes)
             return replace(snapshot, nodes=tuple(nodes))
         case Change.MORE_NODES:
-            return _with_nodes(snapshot, number, remedy.count)
+            return _with_nodes(snapshot, task_id, remedy.count)
 
 
-def find_task(snapshot: Snapshot, number: int) -> SchedTask:
+def find_task(snapshot: Snapshot, task_id: int) -> SchedTask:
     """Return the task with this id."""
-    return next(task for task in snapshot.tasks if task.id == number)
+    return next(task for task in snapshot.tasks if task.id == task_id)
 
 
 def allowed_nodes(
@@ -94,16 +94,16 @@ def allowed_nodes(
 
 
 def _with_task(
-    snapshot: Snapshot, number: int, change: Callable[[SchedTask], SchedTask]
+    snapshot: Snapshot, task_id: int, change: Callable[[SchedTask], SchedTask]
 ) -> Snapshot:
-    tasks = (change(task) if task.id == number else task for task in snapshot.tasks)
+    tasks = (change(task) if task.id == task_id else task for task in snapshot.tasks)
     return replace(snapshot, tasks=tuple(tasks))
 
 
 def _with_quota(
-    snapshot: Snapshot, number: int, more: tuple[tuple[Priority, int], ...], policy: Policy
+    snapshot: Snapshot, task_id: int, more: tuple[tuple[Priority, int], ...], policy: Policy
 ) -> Snapshot:
-    task, rows = find_task(snapshot, number), snapshot.quotas
+    task, rows = find_task(snapshot, task_id), snapshot.quotas
     for level, nodes in more:
         new = QuotaRow(
             task.user, task.group, level, allowed_nodes(rows, task, level, policy) + nodes
@@ -112,8 +112,8 @@ def _with_quota(
     return replace(snapshot, quotas=rows)
 
 
-def _with_limit(snapshot: Snapshot, number: int, more: int) -> Snapshot:
-    task = find_task(snapshot, number)
+def _with_limit(snapshot: Snapshot, task_id: int, more: int) -> Snapshot:
+    task = find_task(snapshot, task_id)
     return replace(
         snapshot,
         shares=tuple(
@@ -125,9 +125,9 @@ def _with_limit(snapshot: Snapshot, number: int, more: int) -> Snapshot:
     )
 
 
-def _with_nodes(snapshot: Snapshot, number: int, count: int) -> Snapshot:
+def _with_nodes(snapshot: Snapshot, task_id: int, count: int) -> Snapshot:
     """Add nodes that equal the largest node of the group that the task could use."""
-    task = find_task(snapshot, number)
+    task = find_task(snapshot, task_id)
     model = max(candidate_nodes(snapshot, task), key=_size)
     free = replace(model, cordoned=False, held="", lift="", state=NodeState.READY)
     new = (replace(free, name=f"{model.name}~{i}") for i in range(count))

@@ -45,19 +45,19 @@ class TrialPass:
         return tuple(d for d in decisions if isinstance(d, Suspend) and d.for_task == self.task)
 
 
-def run_pass(snapshot: Snapshot, task: int, policy: Policy) -> TrialPass:
+def run_pass(snapshot: Snapshot, task_id: int, policy: Policy) -> TrialPass:
     """Make a pass over a snapshot, which should be a result of `select_group`."""
     cache = SchedulerCache.from_snapshot(snapshot, policy)
-    return run_next_pass(cache, snapshot.now, task)
+    return run_next_pass(cache, snapshot.now, task_id)
 
 
-def run_next_pass(cache: SchedulerCache, now: float, task: int) -> TrialPass:
+def run_next_pass(cache: SchedulerCache, now: float, task_id: int) -> TrialPass:
     """Make the next pass of a cache."""
     plan = cache.decide(now)
-    starts = (d for d in plan.decisions if isinstance(d, Start) and d.task == task)
+    starts = (d for d in plan.decisions if isinstance(d, Start) and d.task == task_id)
     start = next(starts, None)
-    wait = None if start else cache.wait(task)
-    return TrialPass(task, plan, start, wait, cache, cache.cycle_of(task))
+    wait = None if start else cache.wait(task_id)
+    return TrialPass(task_id, plan, start, wait, cache, cache.cycle_of(task_id))
 
 
 def select_group(snapshot: Snapshot, group: str) -> Snapshot:

@@ -33,7 +33,9 @@ class JobRecord:
     first_start: float
     finished: float
     suspensions: int = 0
-    held: float = 0.0  # node-seconds on nodes, overhead included (parts of nodes count as parts)
+    node_seconds: float = (
+        0.0  # node-seconds on nodes, overhead included (parts of nodes count as parts)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +43,8 @@ class Usage:
     """From `at` on: nodes held, and nodes that running and waiting jobs together request (not capped)."""
 
     at: float
-    held: float
-    wanted: float
+    used_nodes: float
+    requested_nodes: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,11 @@ def open_cluster(jobs: Sequence[Job], cluster: Cluster, policy: Policy) -> Virtu
 
 def _record(job: Job, simulated: SimulatedTask) -> JobRecord:
     return JobRecord(
-        job, simulated.first_start, simulated.finished, simulated.suspensions, simulated.held
+        job,
+        simulated.first_start,
+        simulated.finished,
+        simulated.suspensions,
+        simulated.node_seconds,
     )
 
 

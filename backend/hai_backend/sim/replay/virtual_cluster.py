@@ -32,7 +32,7 @@ class SimulatedTask:
     finished: float = -1.0
     starting: float = 0.0  # seconds of this run before it works on
     suspensions: int = 0
-    held: float = 0.0
+    node_seconds: float = 0.0
     run: int = 0
 
 
@@ -51,8 +51,8 @@ class VirtualCluster:
     removed: list[int] = field(default_factory=list)
     ended: list[SimulatedTask] = field(default_factory=list)
     usage: list[Usage] = field(default_factory=list)
-    held: float = 0.0
-    wanted: float = 0.0
+    used_nodes: float = 0.0
+    requested_nodes: float = 0.0
     pass_seconds: list[float] = field(default_factory=list)
     wake_at: float = inf
 
@@ -93,7 +93,7 @@ class VirtualCluster:
         self.pass_seconds.append(time.perf_counter() - began)
         self.wake_at = inf if plan.wake_at is None else plan.wake_at
         self._apply(plan)
-        self.usage.append(Usage(self.now, self.held, self.wanted))
+        self.usage.append(Usage(self.now, self.used_nodes, self.requested_nodes))
 
     def _apply(self, plan: Plan) -> None:
         for decision in plan.decisions:
@@ -118,7 +118,7 @@ class VirtualCluster:
             run_priority=level,
             run_started_at=self.now,
         )
-        self.held += simulated.weight
+        self.used_nodes += simulated.weight
         self.schedule_end(simulated, self.now + simulated.starting + simulated.left)
 
     def _suspend(self, simulated: SimulatedTask, decision: Suspend) -> None:
@@ -136,11 +136,11 @@ class VirtualCluster:
 
     def _on_submitted(self, simulated: SimulatedTask) -> None:
         self.changed[simulated.task.id] = simulated.task
-        self.wanted += simulated.weight
+        self.requested_nodes += simulated.weight
 
     def _on_ended(self, simulated: SimulatedTask) -> None:
         seconds = self._release_nodes(simulated)
-        self.wanted -= simulated.weight
+        self.requested_nodes -= simulated.weight
         self.changed.pop(simulated.task.id, None)
         self.removed.append(simulated.task.id)
         if self.learns:
@@ -164,8 +164,8 @@ class VirtualCluster:
     def _release_nodes(self, simulated: SimulatedTask) -> float:
         """Free its nodes; returns the seconds it spent on nodes over all runs."""
         duration = self.now - simulated.since
-        simulated.held += duration * simulated.weight
-        self.held -= simulated.weight
+        simulated.node_seconds += duration * simulated.weight
+        self.used_nodes -= simulated.weight
         return simulated.task.run_seconds + duration
 
     def _set(self, simulated: SimulatedTask, **facts: object) -> None:

@@ -113,7 +113,7 @@ def jain(shares: Sequence[float]) -> float:
 
 def lost(records: Sequence[JobRecord], size: Sequence[float]) -> float:
     """Node-seconds held without progress."""
-    return sum(f.held - f.job.duration * n for f, n in zip(records, size, strict=True))
+    return sum(f.node_seconds - f.job.duration * n for f, n in zip(records, size, strict=True))
 
 
 def _size(job: Job, gpus_per_node: int, packed: bool) -> float:
@@ -137,9 +137,9 @@ def _capacity(outcome: Outcome) -> dict[str, float]:
     last = max((record.job.submit for record in outcome.records), default=0.0) or finish
     held = held_until_last = attainable = 0.0
     for use, until in _stretches(outcome, finish):
-        held += use.held * (until - use.at)
-        held_until_last += use.held * max(0.0, min(until, last) - use.at)
-        attainable += min(outcome.nodes, use.wanted) * (until - use.at)
+        held += use.used_nodes * (until - use.at)
+        held_until_last += use.used_nodes * max(0.0, min(until, last) - use.at)
+        attainable += min(outcome.nodes, use.requested_nodes) * (until - use.at)
     capacity = outcome.nodes * last
     return {
         "occupancy": held_until_last / capacity if capacity else 0.0,
@@ -155,7 +155,7 @@ def _stretches(outcome: Outcome, finish: float) -> Iterable[tuple[Usage, float]]
 
 
 def _work(records: Sequence[JobRecord], size: Sequence[float]) -> dict[str, float]:
-    held = sum(record.held for record in records)
+    held = sum(record.node_seconds for record in records)
     waste = lost(records, size)
     return {
         "useful_share": 1 - waste / held if held else 1.0,

@@ -104,11 +104,11 @@ def _integral(result: Result, step: float) -> list[float]:
     times = [use.at for use in usage]
     sums = [0.0]
     for a, b in pairwise(usage):
-        sums.append(sums[-1] + a.held * (b.at - a.at))
+        sums.append(sums[-1] + a.used_nodes * (b.at - a.at))
     found = []
     for until in (step * (i + 1) for i in range(_BINS)):
         k = bisect_left(times, until) - 1
-        found.append(sums[k] + usage[k].held * (until - times[k]) if k >= 0 else 0.0)
+        found.append(sums[k] + usage[k].used_nodes * (until - times[k]) if k >= 0 else 0.0)
     return found
 
 

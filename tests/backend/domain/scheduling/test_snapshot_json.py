@@ -25,41 +25,41 @@ from hai_backend.domain.scheduling.snapshot import (
 from hai_backend.domain.scheduling.snapshot_json import anonymize, format_lines, parse
 from hai_backend.domain.spec import TaskType
 
-words = st.text(max_size=4)
+message = st.text(max_size=4)
 numbers = st.floats() | st.sampled_from([0.0, -0.0, 0.1 + 0.2]) | st.integers(-(2**70), 2**70)
-whole = st.integers(-5, 2**60)
+complete = st.integers(-5, 2**60)
 levels = st.sampled_from(Priority)
 nodes = st.builds(
-    Node, words, words, words, st.sampled_from(NodeState), st.booleans(), whole, st.booleans(),
-    whole, whole, st.lists(words, max_size=2).map(tuple), words, numbers,
+    Node, message, message, message, st.sampled_from(NodeState), st.booleans(), complete, st.booleans(),
+    complete, complete, st.lists(message, max_size=2).map(tuple), message, numbers,
 )  # fmt: skip
-suspensions = st.builds(Suspension, numbers, whole, st.booleans())
+suspensions = st.builds(Suspension, numbers, complete, st.booleans())
 tasks = st.builds(
     SchedTask,
-    id=whole,
-    user=words,
-    group=words,
-    node_count=whole,
+    id=complete,
+    user=message,
+    group=message,
+    node_count=complete,
     priority=levels,
     created_at=numbers,
     standing=st.sampled_from(SchedulingState),
-    zone=words,
+    zone=message,
     custom_rank=numbers,
     task_type=st.sampled_from(TaskType),
-    gpu=whole,
-    cpu=whole,
-    memory=whole,
+    gpu=complete,
+    cpu=complete,
+    memory=complete,
     held=st.booleans(),
     not_before=numbers,
-    assigned_nodes=st.lists(words, max_size=2).map(tuple),
-    placed=st.lists(words, max_size=2).map(tuple),
+    assigned_nodes=st.lists(message, max_size=2).map(tuple),
+    placed=st.lists(message, max_size=2).map(tuple),
     run_priority=levels,
     run_started_at=st.none() | numbers,
     saved_at=st.none() | numbers,
     leaves_free=st.booleans(),
-    suspended_for=whole,
+    suspended_for=complete,
     run_seconds=numbers,
-    name=words,
+    name=message,
     waiting_since=st.none() | numbers,
     suspensions=st.lists(suspensions, max_size=2).map(tuple),
     yields=st.booleans(),
@@ -71,10 +71,10 @@ snapshots = st.builds(
     numbers,
     st.lists(nodes, max_size=3).map(tuple),
     st.lists(tasks, max_size=3).map(tuple),
-    st.dictionaries(words, st.builds(Group, words, st.booleans(), words), max_size=2),
-    st.lists(st.builds(QuotaRow, words, words, levels, whole), max_size=2).map(tuple),
-    st.frozensets(words, max_size=2),
-    whole,
+    st.dictionaries(message, st.builds(Group, message, st.booleans(), message), max_size=2),
+    st.lists(st.builds(QuotaRow, message, message, levels, complete), max_size=2).map(tuple),
+    st.frozensets(message, max_size=2),
+    complete,
     st.lists(st.builds(Ending, tasks, numbers), max_size=2).map(tuple),
 )
 
@@ -171,17 +171,17 @@ def test_a_text_that_is_not_a_snapshot_is_rejected(broken: str) -> None:
 def test_pseudonyms_hide_people_and_sort_as_they_do() -> None:
     people = ["zoe", "ada", "", "bob"]
     some = tuple(replace(ONE, id=i, user=user, name=user) for i, user in enumerate(people))
-    given = replace(
+    original = replace(
         SMALL,
         tasks=some,
         endings=(Ending(ONE, 5.0),),
         quotas=(QuotaRow("eve", "g", Priority.LOW, 3),),
         inactive_users=frozenset({"ada"}),
     )
-    hidden = anonymize(given)
+    hidden = anonymize(original)
     assert [task.user for task in hidden.tasks] == ["u4", "u1", "", "u2"]
     assert [task.name for task in hidden.tasks] == ["x4", "x1", "", "x3"]
     assert (hidden.quotas[0].user, hidden.inactive_users) == ("u3", frozenset({"u1"}))
     assert (hidden.endings[0].task.user, hidden.endings[0].task.name) == ("u1", "x2")
     assert not any(word in text(hidden) for word in ("ada", "bob", "zoe", "eve", "bert"))
-    assert hidden == anonymize(given)
+    assert hidden == anonymize(original)

@@ -143,8 +143,8 @@ def test_which_fillers_can_return_nodes(
     facts: dict[str, Any], policy: Policy, expected: bool
 ) -> None:
     filler = queued(2, **{"count": 1, **facts})
-    entry = after(snap(nodes(1), run(9, "n00", HIGH), queued(1), filler)).group.entries
-    assert can_return_nodes(entry[2], entry[1], policy) is expected
+    entries = after(snap(nodes(1), run(9, "n00", HIGH), queued(1), filler)).group.entries
+    assert can_return_nodes(entries[2], entries[1], policy) is expected
 
 
 @pytest.mark.parametrize(

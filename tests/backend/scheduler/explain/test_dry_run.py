@@ -37,7 +37,7 @@ def newcomers(draw: st.DrawFn) -> SchedTask:
 
 
 def check_truth(snapshot: Snapshot, task: SchedTask) -> DryRun:
-    """Against a board that lives: it has made a pass before the task is submitted."""
+    """Against a cache that lives: it has made a pass before the task is submitted."""
     live = SchedulerCache.from_snapshot(snapshot, POLICY)
     live.decide(NOW)
     said = dry_run(live.snapshot(), task, POLICY)

@@ -280,9 +280,9 @@ def test_hundreds_of_request_sizes_do_not_each_examine_every_node(
     usual = reasons._below
     monkeypatch.setattr(reasons, "_below", lambda node, lv: looks.append(node) or usual(node, lv))
     runs = [running(100 + i, f"n{i:02}", HIGH, gpu=8) for i in range(20)]
-    entry = [queued(i, gpu=1, cpu=i) for i in range(1, 41)]
+    tasks = [queued(i, gpu=1, cpu=i) for i in range(1, 41)]
     cache = SchedulerCache.from_snapshot(
-        snap(PACKED, nodes(20, gpus=8, cpus=90), *runs, *entry), Policy()
+        snap(PACKED, nodes(20, gpus=8, cpus=90), *runs, *tasks), Policy()
     )
     cache.decide(NOW)
     assert len([*cache.waits()]) == 40

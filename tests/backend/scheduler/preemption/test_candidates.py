@@ -185,9 +185,9 @@ def a_cluster(draw: Random) -> Snapshot:
     found: list[Node] = [
         node(f"n{i:02}", gpus=4, zone=draw.choice(["", "A"])) for i in range(NODES)
     ]
-    entry = [a_newcomer(draw, task, packed) for task in range(1, 13)]
+    waiting = [a_newcomer(draw, task, packed) for task in range(1, 13)]
     shares = parts if draw.random() < 0.4 else []
-    return snap(Settings("default", packed), found, *shares, *filled(draw, packed), *entry)
+    return snap(Settings("default", packed), found, *shares, *filled(draw, packed), *waiting)
 
 
 def suspend(group: GroupState, victim: Allocation, cheapest: VictimCandidates) -> None:

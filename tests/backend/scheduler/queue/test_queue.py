@@ -24,7 +24,7 @@ entry_lists = st.lists(
 )  # fmt: skip
 
 
-def entry(
+def make_entry(
     task: int, request: Request, level: Priority, user: str, merit: float, age: int, auto: bool
 ) -> QueueEntry:
     asked = Priority.AUTO if auto else level
@@ -37,7 +37,7 @@ def entry(
 def filled(
     rows: list[tuple[Request, Priority, str, float, int, bool]],
 ) -> tuple[Queue, list[QueueEntry]]:
-    queue, tasks = Queue(), [entry(i, *row) for i, row in enumerate(rows)]
+    queue, tasks = Queue(), [make_entry(i, *row) for i, row in enumerate(rows)]
     for task in tasks:
         queue.add(task)
     return queue, tasks

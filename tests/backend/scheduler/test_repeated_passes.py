@@ -38,7 +38,7 @@ class World:
 
     policy: Policy
     nodes: list[Node]
-    coming: list[SchedTask]
+    pending: list[SchedTask]
     work: dict[int, float]  # seconds of running that a task still needs
     slowness: float = 60.0
     packed: bool = False
@@ -46,7 +46,7 @@ class World:
     shares: tuple[ShareRow, ...] = ()
     now: float = NOW
     tasks: dict[int, SchedTask] = field(default_factory=dict)
-    gone_at: dict[int, float] = field(default_factory=dict)
+    released_at: dict[int, float] = field(default_factory=dict)
     endings: list[Ending] = field(default_factory=list)
     suspensions: list[tuple[float, Suspend, SchedTask]] = field(default_factory=list)
     passes: int = 0
@@ -54,29 +54,29 @@ class World:
 
     def run(self) -> None:
         """To the end of all tasks."""
-        while self.tasks or self.coming:
+        while self.tasks or self.pending:
             self.now = self._next()
             assert self.now < inf, f"tasks {sorted(self.tasks)} wait for ever"
-            self._happen()
+            self._apply_events()
             self.decide()
             assert self.passes < 5000, f"tasks {sorted(self.tasks)} never end"
 
     def _next(self) -> float:
         ends = [self._end(t) for t in self.tasks.values() if t.standing is SchedulingState.RUNNING]
         wake = inf if self.plan.wake_at is None else self.plan.wake_at
-        events = (*(t.created_at for t in self.coming), *self.gone_at.values(), *ends, wake)
+        events = (*(t.created_at for t in self.pending), *self.released_at.values(), *ends, wake)
         return max(self.now, min(events, default=inf))
 
     def _end(self, task: SchedTask) -> float:
         assert task.run_started_at is not None
         return task.run_started_at + self.work[task.id]
 
-    def _happen(self) -> None:
-        for task in [t for t in self.coming if t.created_at <= self.now]:
-            self.coming.remove(task)
+    def _apply_events(self) -> None:
+        for task in [t for t in self.pending if t.created_at <= self.now]:
+            self.pending.remove(task)
             self.tasks[task.id] = task
-        for number in [t for t, when in self.gone_at.items() if when <= self.now]:
-            del self.gone_at[number]
+        for number in [t for t, when in self.released_at.items() if when <= self.now]:
+            del self.released_at[number]
             task = self.tasks[number]
             self.tasks[number] = replace(
                 task, standing=SchedulingState.QUEUED, placed=(), suspended_for=0, run_started_at=None,
@@ -114,7 +114,7 @@ class World:
                 )  # fmt: skip
             case Suspend(for_task=for_task, higher=higher):
                 self.suspensions.append((self.now, decision, task))
-                self.gone_at[task.id] = self.now + self.slowness
+                self.released_at[task.id] = self.now + self.slowness
                 self.work[task.id] -= self._ran(task)
                 marks = (*task.suspensions, Suspension(self.now, for_task, higher))
                 self.tasks[task.id] = replace(
@@ -157,7 +157,7 @@ PARTS = [
 
 @pytest.mark.parametrize("policy", POLICIES)
 @given(
-    coming=arrivals,
+    pending=arrivals,
     slowness=st.sampled_from([0.0, 5.0, 600.0]),
     packed=st.booleans(),
     limit=st.booleans(),
@@ -166,7 +166,7 @@ PARTS = [
 @settings(max_examples=25, deadline=None)
 def test_simulated_clusters_break_no_rule_and_end(
     policy: Policy,
-    coming: list[tuple[int, int, Priority, str, int, int, bool]],
+    pending: list[tuple[int, int, Priority, str, int, int, bool]],
     slowness: float,
     packed: bool,
     limit: bool,
@@ -174,9 +174,9 @@ def test_simulated_clusters_break_no_rule_and_end(
 ) -> None:
     tasks = [
         queued(i, n, level, user=user, gpu=gpu, created_at=NOW + after, spot=spot)
-        for i, (after, n, level, user, _, gpu, spot) in enumerate(coming, 1)
+        for i, (after, n, level, user, _, gpu, spot) in enumerate(pending, 1)
     ]
-    work = {i: float(seconds) for i, (*_, seconds, _, _) in enumerate(coming, 1)}
+    work = {i: float(seconds) for i, (*_, seconds, _, _) in enumerate(pending, 1)}
     rows = tuple(quota(user, Priority.AUTO, 4) for user in "uv") if limit else ()
     world = World(policy, nodes(4, gpus=GPUS), tasks, work, slowness, packed, rows, parts)
     world.run()
