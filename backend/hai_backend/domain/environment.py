@@ -80,7 +80,7 @@ def parse_reference(text: str) -> tuple[str, str] | None:
     return (match[1], match[2] or "") if match else None
 
 
-def candidates(text: str, user: str) -> list[EnvironmentName]:
+def candidate_names(text: str, user: str) -> list[EnvironmentName]:
     """The environments that a reference of a user may mean, without searching those of other users; in order."""
     parsed = parse_reference(text)
     if parsed is None:
@@ -94,7 +94,7 @@ def candidates(text: str, user: str) -> list[EnvironmentName]:
     return found
 
 
-def sees(environment: Environment, user: str, groups: Iterable[str]) -> bool:
+def can_see(environment: Environment, user: str, groups: Iterable[str]) -> bool:
     """Whether a user may see and use an environment."""
     if environment.owner == user or environment.visibility is Visibility.PUBLIC:
         return True

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hai_backend.domain.mounts.mount import MountKind
-from hai_backend.domain.mounts.sources import checked_source
+from hai_backend.domain.mounts.sources import check_source
 from hai_backend.domain.mounts.variables import Problem
 
 _KINDS = (MountKind.PVC, MountKind.NFS, MountKind.HOST_PATH)
@@ -42,11 +42,11 @@ def container_of(task_id: int) -> SharedDirectory:
     return SharedDirectory(f"containers/{task_id}")
 
 
-def checked_volume(text: str) -> tuple[MountKind, str]:
+def parse_volume(text: str) -> tuple[MountKind, str]:
     """Parse the volume of `shared`, written as kind:source. Raises Problem."""
     kind_text, _, source = text.partition(":")
     for kind in _KINDS:
         if kind.value == kind_text:
-            return kind, checked_source(kind, source)
+            return kind, check_source(kind, source)
     kinds = ", ".join(f"{kind.value}:…" for kind in _KINDS)
     raise Problem(1, f"{text[:40]!r} must be one of {kinds}")

@@ -169,7 +169,7 @@ class TaskSpec:
 _DEPENDENCY_CHARS = 200  # a dependency is stored in several lists
 
 
-def letters(spec: TaskSpec) -> int:
+def count_characters(spec: TaskSpec) -> int:
     """Characters in the parts that may be long: an estimate of the memory that a server needs for it."""
     variables = (spec.spec.environments, *(role.environments for role in spec.roles))
     texts = [text for each in variables for pair in each.items() for text in pair]

@@ -1,5 +1,4 @@
-"""The life of a task as a pure state machine: `step(task, event, now)`; see lifecycle/state_machine.py for the
-table."""
+"""The life of a task as a pure state machine: `step(task, event, now)`. The table is in lifecycle/state_machine.py."""
 
 from hai_backend.lifecycle.recovery import find_relaunch, instructions_on_attach, plan_recovery
 from hai_backend.lifecycle.state_machine import Step, step, steps

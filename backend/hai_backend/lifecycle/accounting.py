@@ -1,7 +1,8 @@
-"""How the time of a run on its nodes was used: start, work, end, and work that no checkpoint has saved.
+"""Records how a run used the time on its nodes: start, work, end, and work that no checkpoint has saved.
 
-All of the time is divided: start (placed -> last program started), work, end (asked to leave, or last program exited ->
-every rank gone). A run that never started all its programs counts as start only.
+The start lasts from the placement until the last program has started. Work lasts until the run is asked to leave or its
+last program exits. The end lasts until every rank is gone. If not all programs of a run have started, all its time
+counts as start.
 """
 
 from __future__ import annotations
@@ -11,23 +12,23 @@ from dataclasses import replace
 from hai_backend.domain.progress import Progress, update_mean
 from hai_backend.domain.task import Outcome, Run, StopCode, Task
 
-_BY_SIGNAL = 128  # exit codes from here on: killed by a signal
+_BY_SIGNAL = 128  # exit codes from here on mean that a signal killed the program
 
 
 def programs_started_at(run: Run) -> float | None:
-    """When the last of its programs was started; None while some are not."""
+    """Return when the last program of the run was started; None until all have started."""
     times = [r.started_at for r in run.ranks if r.started_at is not None]
     return max(times) if times and len(times) == len(run.ranks) else None
 
 
 def work_seconds(run: Run, now: float) -> float:
-    """Seconds of work so far."""
+    """Return the seconds of work of the run so far."""
     since = programs_started_at(run)
     return 0.0 if since is None else max(0.0, _work_ended_at(run, now) - since)
 
 
 def _work_ended_at(run: Run, now: float) -> float:
-    """When work ended: the run was asked to leave, or its last program exited."""
+    """Return when the run was asked to leave, or when its last program exited, or `now`."""
     if run.asked_at is not None:
         return run.asked_at
     if any(r.ended_at is None for r in run.ranks):
@@ -36,7 +37,7 @@ def _work_ended_at(run: Run, now: float) -> float:
 
 
 def record_start(task: Task, run: Run, now: float) -> Task:
-    """Account for a started program: the last one of a run gives the cost of a start."""
+    """Record that a program has started. The last program of a run gives the cost of a start."""
     if programs_started_at(run) is None:
         return task
     seconds = update_mean(task.progress.start_seconds, max(0.0, now - run.created_at))
@@ -44,7 +45,7 @@ def record_start(task: Task, run: Run, now: float) -> Task:
 
 
 def record_end(task: Task, run: Run, now: float) -> Task:
-    """Account for an ended run; `task` is the task after it."""
+    """Record the times of an ended run. `task` is the task after the run."""
     progress, work = task.progress, work_seconds(run, now)
     saved = _yielded(task, run) or task.outcome is Outcome.SUCCEEDED
     seconds = max(0.0, now - run.created_at)
@@ -60,7 +61,7 @@ def record_end(task: Task, run: Run, now: float) -> Task:
 
 
 def _unsaved(progress: Progress, run: Run, now: float) -> float:
-    """Seconds of work since the last checkpoint of this run."""
+    """Return the seconds of work since the last checkpoint of this run."""
     since = programs_started_at(run)
     if since is None:
         return 0.0
@@ -68,19 +69,22 @@ def _unsaved(progress: Progress, run: Run, now: float) -> float:
 
 
 def _counts_as_loss(task: Task, run: Run, saved: bool) -> bool:
-    """A task that was ended on purpose was not interrupted."""
+    """Return whether the run lost work by an interruption. A task that a person has ended was not interrupted."""
     return not saved and task.wanted_outcome is None and programs_started_at(run) is not None
 
 
 def _yielded(task: Task, run: Run) -> bool:
-    """It reported that it has saved; or it handles the signal that its options ask for, which did not kill it."""
+    """Return whether the program has saved.
+
+    It reported that, or its task sets `suspend_signal` and this signal did not kill it.
+    """
     if run.yielded or run.asked_at is None or not task.spec.options.suspend_signal:
         return run.yielded
     return all(r.exit_code is not None and r.exit_code < _BY_SIGNAL for r in run.ranks)
 
 
 def _with_suspend_cost(progress: Progress, task: Task, run: Run, now: float) -> Progress:
-    """Account for the suspension: its cost, and whether the program saved when it was asked to."""
+    """Record the cost of a suspension, and whether the program saved when it was asked to."""
     if run.asked_at is None:
         return progress
     seconds = update_mean(progress.suspend_seconds, max(0.0, now - run.asked_at))

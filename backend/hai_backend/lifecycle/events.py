@@ -1,7 +1,7 @@
-"""Events: what can happen to a task. A request may be repeated without error.
+"""The events of tasks. A request may be repeated without error.
 
-Events of a run carry its number: one that arrives late, from an earlier run, changes nothing. The class names are the
-kinds of events in timelines, so they are a part of the contract with clients.
+Events of a run carry its number, so that a late event of an earlier run changes nothing. The class names are the kinds
+of events in timelines, which clients read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hai_backend.domain.task import Outcome
 
 @dataclass(frozen=True, slots=True)
 class StopAsked:
-    """Stop the task. `outcome` marks it SUCCEEDED or FAILED; None: STOPPED, or CANCELED if it never ran."""
+    """Stop the task. `outcome` is SUCCEEDED, FAILED, or None for STOPPED (CANCELED if the task never ran)."""
 
     by: str
     outcome: Outcome | None = None
@@ -25,14 +25,14 @@ class StopAsked:
 
 @dataclass(frozen=True, slots=True)
 class SuspendAsked:
-    """Leave the nodes. `hold` keeps the task off them until ResumeAsked, `delay` for so many seconds."""
+    """Leave the nodes. With `hold`, the task waits until ResumeAsked; with `delay`, for so many seconds."""
 
     by: str
     reason: str
     for_task: int = 0
     hold: bool = False
     delay: float = 0.0
-    higher: bool = False  # for_task is of a higher level
+    higher: bool = False  # whether `for_task` has a higher level
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class ResumeAsked:
 
 @dataclass(frozen=True, slots=True)
 class PredecessorEnded:
-    """A dependency has ended. `awaited`: tasks that it still waited for itself, so it never ran."""
+    """A dependency has ended. `awaited` are the tasks that it still depended on when it ended without having run."""
 
     task: int
     outcome: Outcome
@@ -77,7 +77,7 @@ class Labelled:
 
 @dataclass(frozen=True, slots=True)
 class RunPlaced:
-    """Rank i on nodes[i], with the GPUs gpus[i] of it."""
+    """Rank i runs on nodes[i], with the GPUs gpus[i] of that node."""
 
     nodes: tuple[str, ...]
     priority: Priority
@@ -103,7 +103,7 @@ class LaunchFailed:
 
 @dataclass(frozen=True, slots=True)
 class RankGone:
-    """Nothing of the rank exists any more. `why`: what ended it, if not the platform."""
+    """Nothing of the rank exists any more. `why` says what ended the rank, if the platform did not."""
 
     run: int
     rank: int
@@ -112,7 +112,7 @@ class RankGone:
 
 @dataclass(frozen=True, slots=True)
 class NodeLost:
-    """The node is unreachable. Its programs may run on, so RankGone comes later, when the launcher is sure."""
+    """The node is unreachable. Its programs may continue, so RankGone follows when the launcher is sure."""
 
     run: int
     rank: int
@@ -132,7 +132,7 @@ class RankAttached:
 
 @dataclass(frozen=True, slots=True)
 class ProgramStarted:
-    """`environment_lock`: lock hash of the environment that it was started in; empty: none."""
+    """`environment_lock` is the lock hash of the environment of the program, or empty if it has none."""
 
     run: int
     rank: int
@@ -195,7 +195,7 @@ class WholeLifeStateChanged:
 
 @dataclass(frozen=True, slots=True)
 class AgentSilent:
-    """The rank's agent has not been heard for `Timing.silent_after`. `since`: when it was heard last."""
+    """The agent has sent nothing for `Timing.silent_after` seconds. `since` is the time of its last message."""
 
     run: int
     rank: int
@@ -204,7 +204,7 @@ class AgentSilent:
 
 @dataclass(frozen=True, slots=True)
 class AgentHeard:
-    """An agent that was silent is heard again."""
+    """A silent agent has sent a message again."""
 
     run: int
     rank: int
@@ -215,7 +215,7 @@ class AgentHeard:
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """The run's deadline may have passed. `passed`: a deadline that has, by the monotonic clock."""
+    """The deadline of the run may have passed. `passed` is a deadline that has passed by the monotonic clock."""
 
     run: int
     passed: float | None = None
@@ -260,6 +260,6 @@ RankEvent = (
     | AgentSilent
     | AgentHeard
 )
-"""Events of all ranks of a gang at nearly the same time, which are written together."""
+"""Events that all ranks of a gang send at nearly the same time. They are written together."""
 
 Event = TaskRequest | RunEvent

@@ -1,4 +1,4 @@
-"""Exit codes in words (Slurm's and the shell's convention: 128+n means killed by signal n)."""
+"""Describes exit codes. As in shells and Slurm, 128 + n means that signal n killed the program."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _SIGNALS = {
     25: "SIGXFSZ",
     31: "SIGSYS",
 }
-_LAST_SIGNAL = 64  # codes beyond 128 + 64 are a program's own: exit(-1) leaves 255
-_ENDING = (9, 15)  # what the platform sends
+_LAST_SIGNAL = 64  # higher codes are set by the program itself: exit(-1) gives 255
+_ENDING = (9, 15)  # the signals that the platform sends
 _HINTS = {
     9: "the kernel's out-of-memory killer sends it too",
     11: "invalid memory access",

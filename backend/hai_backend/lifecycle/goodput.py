@@ -1,8 +1,9 @@
-"""The goodput of a task, and how often it should save. Pure: a function of measured facts.
+"""The goodput of a task, and how often the task should save.
 
-The advice is Young's sqrt(2 C M) for a checkpoint that costs C and a mean time M between interruptions that lose work;
-where C is not small beside M, Daly's higher-order form (Future Generation Computer Systems 22, 2006). M is the task's
-own once it has lost work, else its node group's (which falls with the number of nodes), else one day.
+For a checkpoint that costs C and a mean time M between interruptions that lose work, the advised interval is
+Young's sqrt(2 C M), or Daly's higher-order form if C is not small beside M (Future Generation Computer Systems 22,
+2006). M is measured on the task if it has lost work, else on its node group (and divided by the number of nodes),
+else it is one day.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from hai_backend.domain.spec import TaskType
 from hai_backend.domain.task import Run, Task
 from hai_backend.lifecycle.accounting import work_seconds
 
-DEFAULT_BETWEEN = 86400.0  # seconds between interruptions while nothing is known
-_SMALL = 0.01  # of M: up to there Young's formula is within 6 % of Daly's
-_MIN_LOSSES = 3  # interruptions that make a group's history
-_FACTOR = 3.0  # saving so much too often or too rarely is reported
+DEFAULT_BETWEEN = 86400.0  # seconds between interruptions if nothing was measured
+_SMALL = 0.01  # C / M up to which Young's formula is within 6 % of Daly's
+_MIN_LOSSES = 3  # a group with fewer interruptions has no history
+_FACTOR = 3.0  # an interval that is so many times too long or too short is reported
 _MIN_SAVES = 3  # with fewer checkpoints a task does not save too often
 _MIN_WORK = 600.0  # seconds: less work gets no advice
 
@@ -33,7 +34,7 @@ _NO_COST = (
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Interruptions and time of all tasks of a group."""
+    """The interruptions and the node time of all tasks of a group."""
 
     losses: int = 0
     node_seconds: float = 0.0
@@ -61,7 +62,7 @@ class Goodput:
 
 
 def goodput(task: Task, history: History, now: float) -> Goodput:
-    """The goodput of the task so far, with its current run."""
+    """Return the goodput of the task so far, including its current run."""
     progress = task.progress
     on_nodes, work = _totals(task, now)
     between, basis = _interruption_interval(task, history, work)
@@ -88,8 +89,9 @@ def goodput(task: Task, history: History, now: float) -> Goodput:
 
 
 def advised_interval(cost: float, between: float) -> float:
-    """Seconds of work between two checkpoints that lose least, if one costs `cost` and interruptions come every
-    `between`.
+    """Return the seconds of work between two checkpoints that lose least time.
+
+    A checkpoint takes `cost` seconds, and the mean time between interruptions is `between` seconds.
     """
     young = sqrt(2 * cost * between)
     if cost <= _SMALL * between:
@@ -101,7 +103,7 @@ def advised_interval(cost: float, between: float) -> float:
 
 
 def _totals(task: Task, now: float) -> tuple[float, float]:
-    """Seconds on nodes and seconds of work, over all runs."""
+    """Return the seconds on nodes and the seconds of work, over all runs."""
     progress, run = task.progress, _current(task)
     on_nodes, work = progress.held_seconds, progress.held_seconds - progress.overhead_seconds
     if run is None:

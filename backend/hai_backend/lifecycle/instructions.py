@@ -1,4 +1,4 @@
-"""What must be done after a transition. Every instruction may be repeated."""
+"""The instructions that follow from a transition. Each may be carried out more than once without harm."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class SuspendPrograms:
     run: int
     ranks: tuple[int, ...]
     save_within: float
-    by_owner: bool = False  # its owner asks: no preemption notice is needed
+    by_owner: bool = False  # the owner of the task asked, so no preemption notice is needed
 
 
 @dataclass(frozen=True, slots=True)
 class EndPrograms:
-    """End the programs: SIGTERM, grace, SIGKILL."""
+    """End the programs with SIGTERM and, after `grace` seconds, SIGKILL."""
 
     run: int
     ranks: tuple[int, ...]
@@ -43,7 +43,7 @@ class EndPrograms:
 
 @dataclass(frozen=True, slots=True)
 class SendWholeLifeState:
-    """Another rank has set the whole-life state."""
+    """Send the whole-life state that another rank has set."""
 
     run: int
     ranks: tuple[int, ...]
@@ -52,7 +52,7 @@ class SendWholeLifeState:
 
 @dataclass(frozen=True, slots=True)
 class KillRanks:
-    """Agents did not end in time, or never attached: end them by force."""
+    """End agents by force that did not end in time or never attached."""
 
     run: int
     ranks: tuple[int, ...]

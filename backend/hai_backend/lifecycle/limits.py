@@ -1,4 +1,4 @@
-"""Time limits of the life of a run, and how often it is tried again."""
+"""How long each state of a run may last, and how often a launch is repeated."""
 
 from __future__ import annotations
 
@@ -11,22 +11,24 @@ from hai_backend.domain.task import Run, RunState, Task
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Seconds, unless said otherwise."""
+    """The limits of the platform, in seconds unless a comment says otherwise."""
 
     build_within: float = 60.0  # from the placement until all ranks have attached
-    return_within: float = 6.0  # after a restart of the server: agents reconnect every 5 s at least
-    gather: float = 5.0  # after a rank failed, for its siblings' exit codes
+    return_within: float = (
+        6.0  # for agents to reconnect after a restart of the server; they try every 5 s
+    )
+    gather: float = 5.0  # after a rank failed, to collect the exit codes of the other ranks
     end_grace: float = 2.0  # between SIGTERM and SIGKILL
-    end_slack: float = 5.0  # after that the launcher kills the ranks
-    kill_again: float = 10.0
-    back_off_first: float = 10.0  # doubles …
-    back_off_most: float = 600.0  # … up to this
+    end_slack: float = 5.0  # after SIGKILL, until the launcher kills the ranks
+    kill_again: float = 10.0  # between two attempts to kill the ranks
+    back_off_first: float = 10.0  # the delay after the first failure; it doubles with each failure
+    back_off_most: float = 600.0  # the longest delay
     launch_tries: int = (
         5  # launches in a row that may fail (INIT_FAILED); refusals by a node do not count
     )
 
     def back_off(self, failures: int) -> float:
-        """Seconds to wait after so many failures in a row (at least 1)."""
+        """Return the seconds to wait after so many failures in a row (at least 1)."""
         return float(min(self.back_off_most, self.back_off_first * 2.0 ** min(failures - 1, 16)))
 
 
@@ -34,7 +36,7 @@ DEFAULTS = Limits()
 
 
 def time_limit_at(task: Task, run: Run, renewed: float) -> float | None:
-    """When the run reaches its time limit. A lifetime counts from `renewed`. None: never."""
+    """Return when the run reaches a time limit, or None. A lifetime counts from `renewed`."""
     ends = list(_limits(task, run))
     if task.spec.options.lifetime:
         ends.append(renewed + task.spec.options.lifetime)
@@ -42,12 +44,12 @@ def time_limit_at(task: Task, run: Run, renewed: float) -> float | None:
 
 
 def limit_reached(task: Task, run: Run, now: float) -> bool:
-    """Whether the run has reached a limit on its running time, not only the end of a lifetime."""
+    """Return whether the run has reached a limit of its running time. The end of a lifetime does not count."""
     return any(now >= end for end in _limits(task, run))
 
 
 def max_deadline(task: Task, run: Run, limits: Limits) -> float:
-    """The most seconds that a deadline can lie ahead in this state, whatever the clock was when it was set."""
+    """Return the longest time until a deadline in this state. A later deadline was set while the clock was wrong."""
     options = task.spec.options
     match run.state:
         case RunState.CREATED | RunState.BUILDING:
@@ -61,7 +63,7 @@ def max_deadline(task: Task, run: Run, limits: Limits) -> float:
 
 
 def response_timeout(task: Task, run: Run, limits: Limits) -> float:
-    """Seconds that agents have to respond in this state; 0: no response is expected."""
+    """Return the seconds that agents have to respond in this state; 0 if no response is expected."""
     options = task.spec.options
     match run.state:
         case RunState.CREATED | RunState.BUILDING:

@@ -1,4 +1,4 @@
-"""The notices that webhooks get when a task has changed."""
+"""Makes the notices that webhooks get when a task has changed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _REASON_CHARS = 500
 def make_notices(
     webhooks: Iterable[Webhook], before: Task, task: Task, now: float
 ) -> tuple[Notice, ...]:
-    """One for each webhook of the owner that subscribes to this change."""
+    """Return one notice for each webhook of the owner that subscribes to this change."""
     news = webhook_event(before, task)
     if news is None:
         return ()
@@ -26,7 +26,7 @@ def make_notices(
 
 
 def webhook_event(before: Task, task: Task) -> WebhookEvent | None:
-    """What has happened to the task; of several changes at once the last one."""
+    """Return what has happened to the task. If several changes occurred at once, the last one counts."""
     if task.state is not before.state and task.state is TaskState.FINISHED:
         return WebhookEvent.ENDED
     if task.state is not before.state and task.state is TaskState.SUSPENDED:
@@ -37,7 +37,7 @@ def webhook_event(before: Task, task: Task) -> WebhookEvent | None:
 
 
 def _started(task: Task) -> int:
-    """The number of the run that has started; 0: none."""
+    """Return the number of the run that has started, or 0."""
     return task.run.number if task.run and task.run.started_at is not None else 0
 
 

@@ -1,4 +1,4 @@
-"""Instructions to repeat after a restart of the server or of an agent: derived from the stored state."""
+"""Derives from the stored state which instructions to repeat after a restart of the server or of an agent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STARTING = (RankState.CREATED, RankState.BUILDING)
 
 
 def find_relaunch(task: Task) -> Launch | None:
-    """Ranks whose launch may have been interrupted. Launching one that exists changes nothing."""
+    """Return the launch of ranks whose launch may have been interrupted. Launching an existing rank has no effect."""
     run = task.run
     if task.state is not TaskState.RUNNING or run is None or run.state is not RunState.CREATED:
         return None
@@ -30,10 +30,10 @@ def find_relaunch(task: Task) -> Launch | None:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What to do about ranks: `launch` them, count them as `gone`, or `kill` them and wait for their end.
+    """What to do with ranks: `launch` them, count them as `gone`, or `kill` them and wait for their end.
 
-    `unknown` ranks may run although the launcher does not see them. Their run has to save and leave before they are
-    killed: from the kill on, the rank's lease is not renewed, and the launcher counts the seconds.
+    `unknown` ranks may run although the launcher does not see them. Their run must save and leave before they are
+    killed, because the lease of a killed rank is not renewed.
     """
 
     launch: Launch | None = None
@@ -45,11 +45,11 @@ class Recovery:
 def plan_recovery(
     task: Task, missing: frozenset[int], *, launch_begun: bool, certain: bool = False
 ) -> Recovery:
-    """`missing`: ranks that the launcher does not see. `launch_begun`: their launch had begun, so they may exist.
+    """Decide what to do with the ranks of a task after a restart. Must be called before agents may attach.
 
-    A rank that may exist is not launched again: its agent could attach beside the new one. If its rank counts as gone
-    before it attaches, it gets no order to start. Must be called before agents may attach.
-    `certain`: ranks that the launcher does not see do not run.
+    `missing` are the ranks that the launcher does not see. With `certain`, they do not run. With `launch_begun`, their
+    launch had begun, so they may exist. A rank that may exist is not launched again, because two agents of one rank
+    could attach; it counts as gone, and its agent gets no order to start.
     """
     run, launch = task.run, find_relaunch(task)
     if run is None:
@@ -76,7 +76,7 @@ def _in_order(ranks: Iterable[int]) -> tuple[int, ...]:
 def instructions_on_attach(
     task: Task, rank: int, *, started: bool, limits: Limits = DEFAULTS
 ) -> tuple[Instruction, ...]:
-    """The instructions for an agent that has attached (perhaps again), by the state of its run."""
+    """Return the instructions for an agent that has attached or reconnected, by the state of its run."""
     run = task.run
     if task.state is not TaskState.RUNNING or run is None or run.ranks[rank].exit_code is not None:
         return ()

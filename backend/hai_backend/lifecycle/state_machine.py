@@ -1,8 +1,9 @@
 """One step in the life of a task: `step(task, event, now) -> Step`. Pure; time is an argument.
 
 TABLE says which rule handles which event in which state of a run. A pair that is in neither TABLE nor IGNORED is a bug,
-and raises an error with the state of the task. The rules are in running.py, exits.py, failures.py and deadlines.py,
-requests of people and of the scheduler in requests.py, the end of a run in run_end.py.
+and raises an error with the state of the task. The rules are in lifecycle/rules: running.py, exits.py, failures.py and
+deadlines.py for events of a run, requests.py for requests of people and of the scheduler, run_end.py for the end of a
+run.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from hai_backend.lifecycle.rules.transition import Transition, default_line
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The task afterwards (the same object if nothing changed), new events of its timeline, and instructions."""
+    """The task after an event (the same object if nothing changed), new events of its timeline, and instructions."""
 
     task: Task
     events: tuple[TaskEvent, ...] = ()
@@ -81,8 +82,9 @@ IGNORED: frozenset[tuple[RunState, type]] = frozenset(
 
 
 def step(task: Task, event: ev.Event, now: float, limits: Limits = DEFAULTS) -> Step:
-    """Apply one event. Raises InvalidTransition for a pair without a rule, Conflict for a request that the task
-    cannot meet.
+    """Apply one event.
+
+    Raises InvalidTransition for a pair without a rule, and Conflict for a request that the task cannot meet.
     """
     if isinstance(event, get_args(ev.TaskRequest)):
         return _as_step(task, event, requests.apply(task, event, now, limits), now)

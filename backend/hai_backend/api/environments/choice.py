@@ -10,9 +10,9 @@ from hai_backend.auth.permissions import Identity
 from hai_backend.domain.environment import (
     Environment,
     EnvironmentState,
-    candidates,
+    can_see,
+    candidate_names,
     parse_reference,
-    sees,
 )
 from hai_backend.domain.errors import Invalid, Violation
 from hai_backend.domain.spec import TaskSpec
@@ -38,7 +38,7 @@ class EnvironmentChoice:
         return pinned, _note(found)
 
     async def _find(self, identity: Identity, requested: str) -> Environment:
-        for full_name in candidates(requested, identity.name):
+        for full_name in candidate_names(requested, identity.name):
             found = await self._environments.get(full_name)
             if found is not None and _may_use(identity, found):
                 return found
@@ -64,7 +64,7 @@ class EnvironmentChoice:
 
 def _may_use(identity: Identity, environment: Environment) -> bool:
     """Say whether tasks of the caller may use an environment. Operators see all, but have no special right here."""
-    return sees(environment, identity.name, identity.user.groups)
+    return can_see(environment, identity.name, identity.user.groups)
 
 
 def _hint(found: Environment) -> str:

@@ -19,7 +19,7 @@ from hai_backend.auth.directory import Directory
 from hai_backend.auth.permissions import Identity
 from hai_backend.controllers.aio.clock import Clock
 from hai_backend.domain.accounts.right import Right
-from hai_backend.domain.environment import Environment, EnvironmentName, EnvironmentState, sees
+from hai_backend.domain.environment import Environment, EnvironmentName, EnvironmentState, can_see
 from hai_backend.domain.errors import Conflict, NotFound
 from hai_backend.domain.task import Task
 from hai_backend.environments import read
@@ -229,4 +229,4 @@ def may_see(identity: Identity, environment: Environment) -> bool:
     """Say whether a caller may see an environment."""
     if identity.has_right(Right.MANAGE_STORAGE):
         return True
-    return sees(environment, identity.name, identity.user.groups)
+    return can_see(environment, identity.name, identity.user.groups)

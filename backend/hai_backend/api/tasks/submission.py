@@ -22,7 +22,7 @@ from hai_backend.auth.permissions import Identity, require_oneself
 from hai_backend.controllers.aio.clock import Clock
 from hai_backend.domain.errors import Conflict, HaiError, Invalid, Violation
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.spec import TaskSpec, TaskType, letters
+from hai_backend.domain.spec import TaskSpec, TaskType, count_characters
 from hai_backend.domain.task import Task, TaskState
 from hai_backend.scheduler.policy.policy import Policy
 from hai_backend.store.base import Store, TaskFilter, TaskQuery
@@ -94,7 +94,7 @@ class Submission:
             shares=self._directory.share_rows_of(user),
             policy=self._policy,
             unfinished=self._task_manager.unfinished_of(user) + len(pending),
-            spec_chars=self._task_manager.spec_length_of(user) + sum(map(letters, pending)),
+            spec_chars=self._task_manager.spec_length_of(user) + sum(map(count_characters, pending)),
             containers=self._count_containers(user, pending),
             containers_allowed=self._containers.per_user,
             lifetimes=self._containers.lifetimes,

@@ -26,7 +26,7 @@ from hai_backend.controllers.aio.shield import shielded
 from hai_backend.controllers.scheduling.binder import Occupants
 from hai_backend.domain.errors import Conflict, HaiError, NotFound, Unavailable
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.spec import TaskSpec, letters
+from hai_backend.domain.spec import TaskSpec, count_characters
 from hai_backend.domain.task import Outcome, Task, TaskEvent, TaskState
 from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle import steps
@@ -218,11 +218,11 @@ class TaskManager:
         if task.state is TaskState.FINISHED:
             self._tasks.pop(task.id, None)
             self._per_user[task.user] -= known
-            self._spec_lengths[task.user] -= known and letters(task.spec)
+            self._spec_lengths[task.user] -= known and count_characters(task.spec)
         else:
             self._tasks[task.id] = task
             self._per_user[task.user] += not known
-            self._spec_lengths[task.user] += 0 if known else letters(task.spec)
+            self._spec_lengths[task.user] += 0 if known else count_characters(task.spec)
 
     # Requests of people; each returns the task afterwards.
 

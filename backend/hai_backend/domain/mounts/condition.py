@@ -21,7 +21,7 @@ from functools import lru_cache
 
 from hai_backend.domain.mounts.variables import Facts, Kind, Problem, Value, kind_of
 
-Holds = Callable[[Facts], bool]
+Predicate = Callable[[Facts], bool]
 _CHARS = 1000
 _DEPTH = 20  # levels of parentheses and `not`
 _TOKEN = re.compile(
@@ -64,7 +64,7 @@ class Condition:
     """A predicate of a user and a task."""
 
     mentions: frozenset[str]
-    holds: Holds
+    holds: Predicate
 
 
 @lru_cache(maxsize=4096)
@@ -93,7 +93,7 @@ class _Reader:
         self._at = 0
         self.mentions: set[str] = set()
 
-    def any(self, depth: int) -> Holds:
+    def any(self, depth: int) -> Predicate:
         parts = [self._all(depth)]
         while self._take("or"):
             parts.append(self._all(depth))
@@ -103,13 +103,13 @@ class _Reader:
         if self._next.kind != "end":
             raise self._unexpected("the end, `and` or `or`")
 
-    def _all(self, depth: int) -> Holds:
+    def _all(self, depth: int) -> Predicate:
         parts = [self._each(depth)]
         while self._take("and"):
             parts.append(self._each(depth))
         return parts[0] if len(parts) == 1 else lambda facts: all(p(facts) for p in parts)
 
-    def _each(self, depth: int) -> Holds:
+    def _each(self, depth: int) -> Predicate:
         if depth > _DEPTH:
             raise Problem(self._next.column, f"more than {_DEPTH} levels within one another")
         if self._take("not"):
@@ -121,7 +121,7 @@ class _Reader:
             return inner
         return self._comparison()
 
-    def _comparison(self) -> Holds:
+    def _comparison(self) -> Predicate:
         if self._next.text == "task" and self._after.text == "is":
             self._at += 1
             return self._is_none(lambda facts: None if "task.id" not in facts else 1)
@@ -136,13 +136,13 @@ class _Reader:
             return self._in(side)
         raise self._unexpected("==, !=, in, not in, is, .startswith or .endswith")
 
-    def _is_none(self, get: Callable[[Facts], Value]) -> Holds:
+    def _is_none(self, get: Callable[[Facts], Value]) -> Predicate:
         self._need("is")
         expected = not self._take("not")
         self._need("None")
         return lambda facts: (get(facts) is None) is expected
 
-    def _equal(self, side: _Side) -> Holds:
+    def _equal(self, side: _Side) -> Predicate:
         expected = self._take("==")
         if not expected:
             self._need("!=")
@@ -155,7 +155,7 @@ class _Reader:
         one, two = side.get, other.get
         return lambda facts: (one(facts) == two(facts)) is expected
 
-    def _in(self, side: _Side) -> Holds:
+    def _in(self, side: _Side) -> Predicate:
         expected = not self._take("not")
         self._need("in")
         kind, get = self._list()
@@ -184,7 +184,7 @@ class _Reader:
         values = tuple(side.get({}) for side in sides)
         return kinds.pop(), lambda facts: values
 
-    def _affix(self, side: _Side) -> Holds:
+    def _affix(self, side: _Side) -> Predicate:
         name = self._next
         if name.text not in ("startswith", "endswith"):
             raise self._unexpected("startswith or endswith")

@@ -17,8 +17,8 @@ from hai_backend.domain.accounts.user import User
 from hai_backend.domain.errors import Invalid, Violation
 from hai_backend.domain.mounts.condition import parse_condition
 from hai_backend.domain.mounts.mount import Mount, MountAction, MountKind, MountRow
-from hai_backend.domain.mounts.paths import checked_path, checked_target
-from hai_backend.domain.mounts.sources import checked_source
+from hai_backend.domain.mounts.paths import check_path, check_target
+from hai_backend.domain.mounts.sources import check_source
 from hai_backend.domain.mounts.template import parse_template
 from hai_backend.domain.mounts.variables import Facts, Problem, facts_of
 from hai_backend.domain.task import Task
@@ -38,7 +38,7 @@ def resolve(
     facts = facts_of(user, task)
     ranks: dict[int, list[MountRow]] = defaultdict(list)
     for row in rows:
-        if _counts(row, user, task) and _holds(row, facts):
+        if _applies(row, user, task) and _meets_conditions(row, facts):
             ranks[_rank(row, user)].append(row)
     mounts: Mounts = {}
     notes: list[str] = []
@@ -53,14 +53,14 @@ def _rank(row: MountRow, user: User) -> int:
     return (1 if user.name in row.owners else 3) - bool(row.conditions)
 
 
-def _counts(row: MountRow, user: User, task: Task | None) -> bool:
+def _applies(row: MountRow, user: User, task: Task | None) -> bool:
     owners = {user.role.value, EVERYBODY, *user.groups, user.name}
     if owners.isdisjoint(row.owners):
         return False
     return task is None or not row.mount_code or bool(row.mount_code & task.spec.options.mount_code)
 
 
-def _holds(row: MountRow, facts: Facts) -> bool:
+def _meets_conditions(row: MountRow, facts: Facts) -> bool:
     try:
         conditions = [parse_condition(text) for text in row.conditions]
         placeholders = list(_placeholders(row))
@@ -81,7 +81,7 @@ def _placeholders(row: MountRow) -> Iterator[str]:
 def _remove(rows: Sequence[MountRow], facts: Facts, mounts: Mounts) -> None:
     for row in rows:
         if row.action is MountAction.REMOVE:
-            path, source = (_filled(row, t, facts) for t in (row.mount_path, row.source or "*"))
+            path, source = (_fill(row, t, facts) for t in (row.mount_path, row.source or "*"))
             for mount in list(mounts.values()):
                 if _matches(path, mount.mount_path) and _matches(source, mount.source):
                     del mounts[mount.mount_path]
@@ -110,17 +110,17 @@ def _add(rows: Sequence[MountRow], facts: Facts, mounts: Mounts) -> Iterator[str
 
 def _mount(row: MountRow, facts: Facts) -> Mount:
     try:
-        path = checked_path(_filled(row, row.mount_path, facts))
-        checked_target(path, shared_memory=row.kind is MountKind.TMPFS)
-        source = checked_source(row.kind, _filled(row, row.source, facts))
+        path = check_path(_fill(row, row.mount_path, facts))
+        check_target(path, shared_memory=row.kind is MountKind.TMPFS)
+        source = check_source(row.kind, _fill(row, row.source, facts))
     except Problem as problem:
         raise _invalid_row(row, str(problem)) from problem
-    attributes = {key: _filled(row, text, facts) for key, text in row.attributes.items()}
+    attributes = {key: _fill(row, text, facts) for key, text in row.attributes.items()}
     fixed = row.read_only or row.kind is MountKind.CONFIG_MAP
     return Mount(path, source, row.kind, row.host_type, attributes, fixed)
 
 
-def _filled(row: MountRow, text: str, facts: Facts) -> str:
+def _fill(row: MountRow, text: str, facts: Facts) -> str:
     try:
         return parse_template(text).fill(facts)
     except ValueError as error:

@@ -18,14 +18,14 @@ _OURS = ("/hai", "/proc", "/sys", "/etc", "/dev/shm", "/dev/pts", "/dev/mqueue")
 _TOKENS = "/var/run/secrets/kubernetes.io"
 
 
-def checked_path(text: str, start: int = 1) -> str:
+def check_path(text: str, start: int = 1) -> str:
     """An absolute path, without a trailing slash. Raises Problem; `start` is the column of its first character."""
     if not text.startswith("/"):
         raise Problem(start, f"{text[:40]!r} must begin with a slash")
-    return "/" + checked_relative(text.removesuffix("/")[1:], start + 1)
+    return "/" + check_relative_path(text.removesuffix("/")[1:], start + 1)
 
 
-def checked_relative(text: str, start: int = 1) -> str:
+def check_relative_path(text: str, start: int = 1) -> str:
     """A relative path. Raises Problem."""
     if len(text) > _CHARS:
         raise Problem(start, f"a path has at most {_CHARS} characters, not {len(text)}")
@@ -39,14 +39,14 @@ def checked_relative(text: str, start: int = 1) -> str:
     return text
 
 
-def checked_root(text: str, start: int = 1) -> None:
+def check_root(text: str, start: int = 1) -> None:
     """Raises Problem if a template chooses the first directory."""
     first = text.split("/")[1] if text.count("/") else text
     if "{" in first:
         raise Problem(start + text.index("{"), "the first directory must be written out")
 
 
-def checked_target(path: str, *, shared_memory: bool) -> None:
+def check_target(path: str, *, shared_memory: bool) -> None:
     """Raises Problem if nothing may be mounted at this path of a rank."""
     if ":" in path:
         raise Problem(path.index(":") + 1, "a mount path contains no colon")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from hai_backend.domain.mounts.mount import MountKind
-from hai_backend.domain.mounts.paths import checked_path, checked_relative, checked_root
+from hai_backend.domain.mounts.paths import check_path, check_relative_path, check_root
 from hai_backend.domain.mounts.variables import Problem
 
 _HOLE = re.compile(r"\{[^{}]*\}")
@@ -17,7 +17,7 @@ _SIZE = re.compile(r"([1-9][0-9]{0,6})([KMGT]i)")
 _UNITS = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
 
 
-def checked_source(kind: MountKind, text: str) -> str:
+def check_source(kind: MountKind, text: str) -> str:
     """The source, normalized. Raises Problem."""
     return _CHECKS[kind](text)
 
@@ -28,7 +28,7 @@ def split_source(text: str) -> tuple[str, str]:
     return first, rest
 
 
-def size_bytes(text: str) -> int:
+def parse_size(text: str) -> int:
     """The size of a tmpfs. Raises Problem."""
     match = _SIZE.fullmatch(text)
     if match is None:
@@ -37,8 +37,8 @@ def size_bytes(text: str) -> int:
 
 
 def _host_path(text: str) -> str:
-    path = checked_path(text)
-    checked_root(text)
+    path = check_path(text)
+    check_root(text)
     return path
 
 
@@ -46,8 +46,8 @@ def _nfs(text: str) -> str:
     server, path = split_source(text)
     if not _SERVER.fullmatch(server):
         raise Problem(1, "must be server:/path, with a server's name or address written out")
-    checked_root(path, len(server) + 2)
-    return f"{server}:{checked_path(path, len(server) + 2)}"
+    check_root(path, len(server) + 2)
+    return f"{server}:{check_path(path, len(server) + 2)}"
 
 
 def _named(text: str) -> str:
@@ -57,7 +57,7 @@ def _named(text: str) -> str:
         rule = "lower-case letters, digits, `-` and `.`, with a letter or digit at both ends"
         raise Problem(1, f"{name[:64]!r} is no name of a Kubernetes object: {rule}")
     if colon:
-        checked_relative(path, len(name) + 2)
+        check_relative_path(path, len(name) + 2)
     return text
 
 
@@ -68,7 +68,7 @@ def _driver(text: str) -> str:
 
 
 def _tmpfs(text: str) -> str:
-    size_bytes(text)
+    parse_size(text)
     return text
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from hai_backend.domain.errors import Invalid, Violation
 from hai_backend.domain.mounts.condition import parse_condition
 from hai_backend.domain.mounts.mount import HostPathType, MountAction, MountKind, MountRow
-from hai_backend.domain.mounts.paths import checked_path, checked_root, checked_target
-from hai_backend.domain.mounts.sources import checked_source
+from hai_backend.domain.mounts.paths import check_path, check_root, check_target
+from hai_backend.domain.mounts.sources import check_source
 from hai_backend.domain.mounts.template import parse_template
 from hai_backend.domain.mounts.variables import Problem
 
@@ -72,13 +72,13 @@ def _adding(row: MountRow) -> Iterator[Violation]:
 
 def _target(text: str, tmpfs: bool) -> None:
     parse_template(text)
-    checked_root(text)
-    checked_target(checked_path(text), shared_memory=tmpfs)
+    check_root(text)
+    check_target(check_path(text), shared_memory=tmpfs)
 
 
 def _source(kind: MountKind, text: str) -> None:
     parse_template(text)
-    checked_source(kind, text)
+    check_source(kind, text)
 
 
 def _attribute(text: str) -> None:

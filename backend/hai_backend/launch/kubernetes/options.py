@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 
 from hai_backend.domain.errors import Invalid, Violation
 from hai_backend.domain.mounts.variables import Problem
-from hai_backend.domain.shared_dirs import checked_volume
+from hai_backend.domain.shared_dirs import parse_volume
 from hai_backend.launch.manifests.settings import ClusterSettings, Toleration
 
 
@@ -71,7 +71,7 @@ def _missing(settings: ClusterSettings) -> Iterator[Violation]:
         yield Violation("kubernetes.ingress_hosts", message)
     try:
         if settings.shared_volume:
-            checked_volume(settings.shared_volume)
+            parse_volume(settings.shared_volume)
     except Problem as problem:
         yield Violation("kubernetes.shared_volume", str(problem))
 

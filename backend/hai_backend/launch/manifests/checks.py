@@ -12,8 +12,8 @@ from hai_backend.domain.accounts.right import capability_problem
 from hai_backend.domain.catalog.image import parse_image
 from hai_backend.domain.errors import Invalid, Violation
 from hai_backend.domain.mounts.mount import Mount, MountKind
-from hai_backend.domain.mounts.paths import checked_path, checked_relative, checked_target
-from hai_backend.domain.mounts.sources import checked_source
+from hai_backend.domain.mounts.paths import check_path, check_relative_path, check_target
+from hai_backend.domain.mounts.sources import check_source
 from hai_backend.domain.mounts.variables import Problem
 from hai_backend.launch.manifests.settings import ClusterSettings
 from hai_backend.launch.request import RankResources, RunRequest
@@ -103,11 +103,11 @@ def _mount_violations(run: RunRequest, settings: ClusterSettings) -> Iterator[Vi
             yield Violation(f"mounts[{mount.mount_path[:64]}]", str(problem))
     for directory in run.shared:
         try:
-            checked_relative(directory.below)
+            check_relative_path(directory.below)
         except Problem as problem:
             yield Violation(f"shared[{directory.below[:64]}]", str(problem))
 
 
 def _check_mount(mount: Mount) -> None:
-    checked_target(checked_path(mount.mount_path), shared_memory=mount.kind is MountKind.TMPFS)
-    checked_source(mount.kind, mount.source)
+    check_target(check_path(mount.mount_path), shared_memory=mount.kind is MountKind.TMPFS)
+    check_source(mount.kind, mount.source)

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from hai_backend.domain.mounts.mount import HostPathType, Mount, MountKind
 from hai_backend.domain.mounts.paths import SHARED_MEMORY
-from hai_backend.domain.mounts.sources import size_bytes, split_source
-from hai_backend.domain.shared_dirs import SharedDirectory, checked_volume
+from hai_backend.domain.mounts.sources import parse_size, split_source
+from hai_backend.domain.shared_dirs import SharedDirectory, parse_volume
 from hai_backend.launch.manifests.names import Manifest
 from hai_backend.launch.manifests.resources import quantity
 
@@ -34,7 +34,7 @@ def shared_volumes(
     """The same for directories of `shared`; `path` is that of `shared` on the server."""
     if not volume or not directories:
         return [], []
-    kind, source = checked_volume(volume)
+    kind, source = parse_volume(volume)
     mount = Mount(_SHARED, source, kind, read_only=False)
     subpath = _volume_mount(_SHARED, mount).get("subPath", "")
     mounts_of_container = [_shared_mount(directory, path, subpath) for directory in directories]
@@ -83,7 +83,7 @@ def _csi(mount: Mount) -> Manifest:
 
 
 def _tmpfs(mount: Mount) -> Manifest:
-    return _memory(size_bytes(mount.source))
+    return _memory(parse_size(mount.source))
 
 
 def _memory(size: int) -> Manifest:

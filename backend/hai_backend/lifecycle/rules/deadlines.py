@@ -1,4 +1,4 @@
-"""What happens when the deadline of a run has passed: rules of lifecycle.TABLE."""
+"""Rules for deadlines of runs that have passed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def check_build_deadline(
 def check_time_limit(
     task: Task, run: Run, event: ev.Ticked, now: float, limits: Limits
 ) -> Transition:
-    """The time to gather exit codes after a failure is over, or the time limit of the task is reached."""
+    """End a run whose time to collect exit codes is over, or which has reached a time limit."""
     if not _due(run, event, now):
         return Transition(task)
     if run.stop_code:
@@ -50,7 +50,7 @@ def check_time_limit(
 
 
 def _suspend_container(task: Task, run: Run, now: float) -> Transition:
-    """Suspend a dev container: it keeps its position and its files, and waits until it is started again."""
+    """Suspend a dev container at the end of its lifetime. It keeps its files and is held until its user resumes it."""
     line = Line("SuspendAsked", f"its lifetime of {task.spec.options.lifetime} s is over")
     return ask_to_suspend(replace(task, held=True), run, line, now)
 
@@ -58,7 +58,7 @@ def _suspend_container(task: Task, run: Run, now: float) -> Transition:
 def check_suspend_deadline(
     task: Task, run: Run, event: ev.Ticked, now: float, limits: Limits
 ) -> Transition:
-    """Neither acknowledged nor left in time; or it failed meanwhile, and the exit codes of other ranks are gathered."""
+    """End a run that did not acknowledge or yield in time, or that has failed in the meantime."""
     if not _due(run, event, now):
         return Transition(task)
     if run.state is RunState.SUSPENDING and run.stop_code & StopCode.FAILED:
@@ -73,7 +73,7 @@ def check_suspend_deadline(
 def check_kill_deadline(
     task: Task, run: Run, event: ev.Ticked, now: float, limits: Limits
 ) -> Transition:
-    """Kill the ranks, again and again until they are gone, which takes minutes on a lost node. One timeline line."""
+    """Kill the ranks repeatedly until they are gone. Only the first attempt is written to the timeline."""
     if not _due(run, event, now):
         return Transition(task)
     again = run.killed_at is not None

@@ -1,4 +1,4 @@
-"""Dependencies: when a task has ended, tasks that wait for it may start, or are cancelled."""
+"""Rules for dependencies: when a task has ended, tasks that depend on it may start or are canceled."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ _OUTCOMES = {AfterOutcome.SUCCEEDED: Outcome.SUCCEEDED, AfterOutcome.FAILED: Out
 
 
 def is_met(after: AfterSpec, outcome: Outcome) -> bool:
-    """Whether the outcome is the one that the dependency requires."""
+    """Return whether the dependency allows the outcome."""
     return after.outcome is AfterOutcome.ENDED or _OUTCOMES[after.outcome] is outcome
 
 
 def describe_unmet(after: AfterSpec, outcome: Outcome) -> str:
-    """Why a task that depends on it is cancelled."""
+    """Say why a task with this dependency is canceled."""
     return f"task {after.task} was to have {after.outcome} first, and ended {outcome.value}"
 
 
 def _awaited_outcome(task: Task, first: int) -> AfterSpec:
-    """The dependency on a task; one that was handed on may end in any way."""
+    """Return the dependency on a task. A dependency that was handed on allows any outcome."""
     matching = (after for after in task.spec.options.after if after.task == first)
     return next(matching, AfterSpec(first, AfterOutcome.ENDED))
 
 
 def remove_dependency(task: Task, event: ev.PredecessorEnded, now: float) -> Transition:
-    """Remove one dependency. The task's wait for nodes begins when it has none left.
+    """Remove a dependency that has ended. The task begins to wait for nodes when it has no dependency left.
 
-    A task that was cancelled while it waited hands on its own dependencies, with any outcome: tasks that were to run
-    after it, such as a clean-up, do not run before the tasks that were to run before it.
+    A task that was canceled before it ran hands on its own dependencies, with any outcome. So a task that depends on
+    it, such as a clean-up, does not run before the tasks on which the canceled task depended.
     """
     if event.task not in task.awaited:
         return Transition(task)

@@ -1,4 +1,4 @@
-"""Exits of programs, and what they mean for the run: rules of lifecycle.TABLE."""
+"""Rules for programs that yield or exit."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from hai_backend.lifecycle.rules.transition import (
 
 
 def on_yielded(task: Task, run: Run, event: ev.Yielded, now: float, limits: Limits) -> Transition:
-    """go_suspend() of one rank ends the whole run, also if the run was not asked to leave."""
+    """End the run after go_suspend() of one rank, even if the run was not asked to leave."""
     if run.state is RunState.RUNNING and run.stop_code:
-        return Transition(task)  # it is ending for another reason already
+        return Transition(task)  # the run is already ending for another reason
     code = StopCode.NONE if run.state is RunState.STOPPING else StopCode.INTERRUPT
     line = Line("Yielded", "the program has saved", "agent", event.rank)
     return with_line(line, _end_after_yield(task, run, code, now, limits))
@@ -34,7 +34,7 @@ def on_yielded(task: Task, run: Run, event: ev.Yielded, now: float, limits: Limi
 def _end_after_yield(
     task: Task, run: Run, code: StopCode, now: float, limits: Limits
 ) -> Transition:
-    """A run that yields without being asked may do so at every start, so its starts are spaced."""
+    """End a run that has yielded. If it was not asked to, its next start is delayed: it may yield at every start."""
     if not run.stop_code:
         task = with_back_off(task, run, limits.back_off(1), now)
     return terminate(task, replace(run, yielded=True), code, "the program yielded", now, limits)
@@ -44,7 +44,7 @@ def on_exited(
     task: Task, run: Run, event: ev.ProgramExited, now: float, limits: Limits
 ) -> Transition:
     if not is_live(run.ranks[event.rank]):
-        return Transition(task)  # repeated after a reconnect
+        return Transition(task)  # the agent repeats the event after a reconnect
     state = _exit_state(task, run, event)
     run = with_rank(
         run,
@@ -97,7 +97,7 @@ def _after_exit(
 def on_exited_while_terminating(
     task: Task, run: Run, event: ev.ProgramExited, now: float, limits: Limits
 ) -> Transition:
-    """The platform has ended the program: it counts as stopped, whatever its exit code."""
+    """Count a program that the platform has ended as stopped, whatever its exit code is."""
     if not is_live(run.ranks[event.rank]):
         return Transition(task)
     run = with_rank(
@@ -126,7 +126,9 @@ def _failed(task: Task, run: Run, rank: Rank, now: float, limits: Limits) -> Tra
 
 
 def decide_by_policy(task: Task, run: Run, policy: OnEnd) -> OnEnd:
-    """The policy for a rank that has failed or is lost; IGNORE while enough of the gang runs."""
+    """Return the policy for a rank that has failed or is lost, or IGNORE while enough ranks of the gang are
+    available.
+    """
     least = task.spec.policies.min_available
     available = sum(is_live(r) or r.exit_code == 0 for r in run.ranks)
     return OnEnd.IGNORE if least and available >= least else policy

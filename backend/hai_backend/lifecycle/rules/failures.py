@@ -1,6 +1,7 @@
-"""Failures of ranks, agents and nodes: rules of lifecycle.TABLE.
+"""Rules for failures of ranks, agents and nodes.
 
-The silence of an agent ends nothing: the program may run on, and the agent may come back. Until then it is shown.
+The silence of an agent does not end a run, because the program may continue and the agent may come back. The silence is
+only shown to users.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from hai_backend.lifecycle.rules.transition import (
 def on_start_failed(
     task: Task, run: Run, event: ev.StartFailed, now: float, limits: Limits
 ) -> Transition:
-    """The agent could not start the program: a fault of the task, so it counts as a retry."""
+    """End a run whose program could not be started. This is a fault of the task, so it counts as a failure."""
     rank = run.ranks[event.rank]
     reason = f"rank {event.rank} on {rank.node} could not start: {event.reason}"
     run = with_rank(run, event.rank, state=RankState.FAILED_TERMINATING, ended_at=now)
@@ -57,7 +58,7 @@ def on_watchdog_fired(
 def on_node_reported(
     task: Task, run: Run, event: ev.NodeReported, now: float, limits: Limits
 ) -> Transition:
-    """The program reports its node as broken: start again elsewhere, even if ranks have failed meanwhile."""
+    """End a run whose program reports its node as broken. The task starts again, even if ranks have failed too."""
     rank = run.ranks[event.rank]
     reason = f"rank {event.rank} reported that its node {rank.node} is broken: {event.error}"
     line = Line("NodeReported", event.error, "agent", event.rank)
@@ -98,7 +99,7 @@ def on_rank_gone(
     run = with_rank(run, event.rank, state=RankState.FAILED, ended_at=now)
     reason = f"the agent of rank {rank.index} on {rank.node} disappeared"
     reason = f"{reason}: {event.why}" if event.why else reason
-    # The node is ready: the program itself may end its agent, and may do so on any node.
+    # The node is ready, so the program may have ended its agent, and may do so on every node.
     task = with_back_off(task, run, limits.back_off(task.node_failure_count + 1), now)
     return _lost(task, run, Line("RankLost", reason, "launcher", rank.index), now, limits)
 
@@ -120,16 +121,16 @@ _CODES = {
 def on_node_lost(
     task: Task, run: Run, event: ev.NodeLost, now: float, limits: Limits
 ) -> Transition:
-    """The node is unreachable, and the rank may run on. The run ends now; the node is free when the launcher is sure.
+    """End a run on a node that is unreachable. The node is free when the launcher is sure that the rank is gone.
 
-    While the rank's agent answers, its program is asked to save first: only the kubelet may have failed.
+    While the agent of the rank answers, only the kubelet may have failed, so the program is asked to save first.
     """
     rank = run.ranks[event.rank]
     if rank.state.terminated:
         return Transition(task)
     if may_continue(run, rank) and may_run(rank) and rank.silent_since is None:
         if run.state in (RunState.SUSPENDING, RunState.STOPPING):
-            return Transition(task)  # it saves already; its deadlines apply
+            return Transition(task)  # the program saves already; its deadlines apply
         verdict = _verdict(task, run, rank.index)
         if run.state is RunState.RUNNING and not run.stop_code and verdict is not OnEnd.IGNORE:
             return _ask_to_save(task, run, rank, event.reason, verdict, now)
@@ -154,7 +155,7 @@ def _ask_to_save(
 
 
 def _verdict(task: Task, run: Run, lost: int) -> OnEnd:
-    """The task's policy for a run that loses this rank."""
+    """Return the policy of the task for a run that loses this rank."""
     without = with_rank(run, lost, state=RankState.FAILED)
     verdict = decide_by_policy(task, without, task.spec.policies.on_pod_evicted)
     alone = not any(is_live(r) for r in without.ranks)
@@ -162,7 +163,7 @@ def _verdict(task: Task, run: Run, lost: int) -> OnEnd:
 
 
 def _lost(task: Task, run: Run, line: Line, now: float, limits: Limits) -> Transition:
-    """Nothing is expected of the rank of this line any more, though it may still be there."""
+    """Apply the policy of the task to a run that has lost the rank of this line."""
     verdict = _verdict(task, run, line.rank)
     if verdict is OnEnd.IGNORE:
         return Transition(with_run(task, run), (), (line,))
@@ -171,7 +172,7 @@ def _lost(task: Task, run: Run, line: Line, now: float, limits: Limits) -> Trans
 
 
 def _and_end(transition: Transition, now: float, limits: Limits) -> Transition:
-    """It may have been the last rank."""
+    """End the run if the lost rank was the last one."""
     assert transition.task.run is not None
     ended = end_if_all_gone(transition.task, transition.task.run, now, limits)
     return replace(transition, task=ended.task, lines=(*transition.lines, *ended.lines))
@@ -180,7 +181,7 @@ def _and_end(transition: Transition, now: float, limits: Limits) -> Transition:
 def on_agent_silent(
     task: Task, run: Run, event: ev.AgentSilent, now: float, limits: Limits
 ) -> Transition:
-    """The agent of a rank whose program may run was not heard for `Timing.silent_after`."""
+    """Store since when the agent of a rank whose program may run has been silent."""
     rank = run.ranks[event.rank]
     if not may_run(rank) or rank.silent_since is not None:
         return Transition(task)
@@ -194,7 +195,7 @@ def on_agent_silent(
 def on_agent_heard(
     task: Task, run: Run, event: ev.AgentHeard, now: float, limits: Limits
 ) -> Transition:
-    """An agent that was silent is heard again."""
+    """Store that a silent agent has sent a message again."""
     rank = run.ranks[event.rank]
     if rank.silent_since is None:
         return Transition(task)

@@ -1,4 +1,4 @@
-"""Requests of people and of the scheduler to a task: stop, suspend, resume, change, place."""
+"""Rules for requests of people and of the scheduler: stop, suspend, resume, change, place."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CODES = {
 
 
 def apply(task: Task, event: ev.TaskRequest, now: float, limits: Limits) -> Transition:
-    """Apply a request. Raises Conflict when the task is in no state for it."""
+    """Apply a request. Raises Conflict if the state of the task does not allow it."""
     if task.state is TaskState.FINISHED:
         return _apply_to_finished(task, event)
     match event:
@@ -112,7 +112,7 @@ def _suspend(task: Task, event: ev.SuspendAsked, now: float, limits: Limits) -> 
 
 
 def _with_suspension(task: Task, event: ev.SuspendAsked, now: float) -> Task:
-    """Store the suspension: the scheduler protects runs that it has suspended before."""
+    """Store the suspension, because the scheduler protects runs of tasks that it has suspended before."""
     if not event.for_task:
         return task
     new = Suspension(now, event.for_task, event.higher)

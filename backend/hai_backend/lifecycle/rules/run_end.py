@@ -1,4 +1,4 @@
-"""The end of a run: what its task becomes when the last rank is gone."""
+"""Decides what becomes of a task when the last rank of its run is gone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hai_backend.lifecycle.rules.transition import Line, Transition, with_run
 
 
 def end_if_all_gone(task: Task, run: Run, now: float, limits: Limits) -> Transition:
-    """End the run once every rank is gone: its nodes are free."""
+    """End the run if every rank is gone, so that its nodes are free."""
     if not all(r.state.terminated for r in run.ranks):
         return Transition(with_run(task, run))
     lasted = max(0.0, now - run.started_at) if run.started_at is not None else 0.0
@@ -22,7 +22,7 @@ def end_if_all_gone(task: Task, run: Run, now: float, limits: Limits) -> Transit
 
 
 def _decide(task: Task, run: Run, now: float, limits: Limits) -> Transition:
-    """The first case that applies decides, in this order: a person's request, success, then the strongest cause."""
+    """Decide by the request of a person, else by success of all ranks, else by the strongest cause."""
     code = run.stop_code
     if task.wanted_outcome is not None:
         return _finish(task, task.wanted_outcome, task.reason, now)
@@ -36,7 +36,7 @@ def _decide(task: Task, run: Run, now: float, limits: Limits) -> Transition:
         return _finish(task, Outcome.FAILED, run.reason, now)
     if code & (StopCode.UNSCHEDULABLE | StopCode.INIT_FAILED):
         return _after_launch_failure(task, run, now, limits)
-    if code & StopCode.STOP:  # a policy says that it is complete, even if it was asked to leave
+    if code & StopCode.STOP:  # a policy completed the task, even if the run was asked to leave
         return _finish(task, Outcome.SUCCEEDED, run.reason, now)
     if code & StopCode.INTERRUPT:
         task = replace(task, suspend_count=task.suspend_count + 1, launch_failure_count=0)
@@ -49,13 +49,15 @@ def _decide(task: Task, run: Run, now: float, limits: Limits) -> Transition:
 def _after_node_failure(task: Task, run: Run, now: float, limits: Limits) -> Transition:
     failures = task.node_failure_count + 1
     task = replace(task, node_failure_count=failures)
-    if run.stop_code & StopCode.HOOK_RESTART:  # the program reports it, and may report every node
+    if (
+        run.stop_code & StopCode.HOOK_RESTART
+    ):  # the program reported the node, and may report every node
         task = with_back_off(task, run, limits.back_off(failures), now)
     return _requeue(task, run)
 
 
 def with_back_off(task: Task, run: Run, seconds: float, now: float) -> Task:
-    """Space starts by `seconds`: a long run is resumed at once, and a run that ends at once does not loop."""
+    """Delay the next start until `seconds` after the last one, so that runs that end at once do not loop."""
     earliest = min(run.started_at or run.created_at, now) + seconds
     return replace(task, not_before=max(task.not_before, earliest))
 
@@ -71,7 +73,9 @@ def _after_failure(task: Task, run: Run, now: float, limits: Limits) -> Transiti
 
 
 def _after_launch_failure(task: Task, run: Run, now: float, limits: Limits) -> Transition:
-    if not run.stop_code & StopCode.INIT_FAILED:  # a node refused it: not the fault of the task
+    if (
+        not run.stop_code & StopCode.INIT_FAILED
+    ):  # a node refused it, which is not a fault of the task
         return _requeue(replace(task, not_before=now + limits.back_off_first), run)
     failures = task.launch_failure_count + 1
     task = replace(task, launch_failure_count=failures)
@@ -93,7 +97,7 @@ def _requeued_text(task: Task) -> str:
 
 
 def as_finished(task: Task, outcome: Outcome, reason: str, now: float) -> Task:
-    """The task in its final state."""
+    """Return the task in its final state."""
     return replace(
         task,
         state=TaskState.FINISHED,

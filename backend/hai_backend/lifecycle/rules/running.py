@@ -1,4 +1,4 @@
-"""The start of a run and what its programs report: rules of lifecycle.TABLE."""
+"""Rules for the start of a run and for reports of its programs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def on_launched(
 def on_attached(
     task: Task, run: Run, event: ev.RankAttached, now: float, limits: Limits
 ) -> Transition:
-    """The gang barrier: when the last rank has attached, all start."""
+    """Store that a rank has attached. When the last rank has attached, start the programs of all ranks."""
     run = with_rank(
         run,
         event.rank,
@@ -91,8 +91,9 @@ _HASH_CHARS = 12  # enough to tell two hashes apart
 
 
 def environment_lines(task: Task, run: Run, event: ev.ProgramStarted) -> tuple[Line, ...]:
-    """Lines about the environment of a rank that has started. `run` has the lock of the run before, if it is the
-    first.
+    """Return timeline lines about the environment of a rank that has started.
+
+    For the first rank, `run.environment_lock` is still the lock of the previous run.
     """
     changes = _environment_changes(task, run, event)
     return (Line("ProgramStarted", "", "agent", event.rank), *changes) if changes else ()

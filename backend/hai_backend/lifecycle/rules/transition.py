@@ -1,4 +1,4 @@
-"""What a rule returns, and the steps that rules share: ask a run to save and leave, end it, change a rank."""
+"""The result of a rule, and steps that rules share: ask a run to save and leave, end a run, change a rank."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hai_backend.lifecycle.limits import Limits
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One event of the timeline, without its time."""
+    """One event for the timeline, without its time."""
 
     kind: str
     reason: str = ""
@@ -28,13 +28,16 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """The task afterwards, instructions to carry out, and lines for the timeline (none: the event's own name)."""
+    """The task after an event, instructions to carry out, and lines for the timeline.
+
+    Without lines, the timeline gets one line with the name of the event.
+    """
 
     task: Task
     instructions: tuple[Instruction, ...] = ()
     lines: tuple[Line, ...] = ()
     run: int = 0
-    silent: bool = False  # not even the event's name is written
+    silent: bool = False  # the timeline gets no line at all
 
 
 _ACTORS = {
@@ -48,63 +51,63 @@ _ACTORS = {
 
 
 def default_line(event: Any) -> Line:
-    """The line of an event whose rule returns none."""
+    """Return the line of an event whose rule returns no lines."""
     kind = type(event).__name__
     actor = getattr(event, "by", None) or _ACTORS.get(kind, "agent")
     return Line(kind, getattr(event, "reason", ""), actor, getattr(event, "rank", -1))
 
 
 def with_run(task: Task, run: Run, **changes: Any) -> Task:
-    """The task with its current run changed."""
+    """Return the task with its current run changed."""
     return replace(task, run=replace(run, **changes) if changes else run)
 
 
 def with_rank(run: Run, index: int, **changes: Any) -> Run:
-    """The run with one rank changed."""
+    """Return the run with one rank changed."""
     ranks = tuple(_changed(r, changes) if r.index == index else r for r in run.ranks)
     return replace(run, ranks=ranks)
 
 
 def _changed(rank: Rank, changes: Mapping[str, Any]) -> Rank:
-    """An agent is no longer expected to be heard once nothing of its rank runs."""
+    """Return the rank with changes. A rank of which nothing runs is not silent."""
     rank = replace(rank, **changes)
     silent = rank.silent_since is not None
     return replace(rank, silent_since=None) if silent and not may_run(rank) else rank
 
 
 def with_line(line: Line, transition: Transition) -> Transition:
-    """The transition with a line before its others."""
+    """Return the transition with a line before its other lines."""
     return replace(transition, lines=(line, *transition.lines))
 
 
 def existing_ranks(run: Run) -> tuple[int, ...]:
-    """Ranks that still exist on their nodes."""
+    """Return the ranks that still exist on their nodes."""
     return tuple(r.index for r in run.ranks if not r.state.terminated)
 
 
 def is_live(rank: Rank) -> bool:
-    """Whether the rank's program runs or may still start."""
+    """Return whether the program of the rank runs or may still start."""
     return rank.exit_code is None and not rank.state.terminated
 
 
 def may_run(rank: Rank) -> bool:
-    """Whether its program may run: its agent has attached, and has not reported the end of the program."""
+    """Return whether the program may run: its agent has attached and has not reported the end of the program."""
     return is_live(rank) and rank.state not in _UNATTACHED
 
 
 def may_continue(run: Run, rank: Rank) -> bool:
-    """Whether the rank's program may go on: its run does not end now, and the program has not exited."""
+    """Return whether the program may continue: its run is not being ended, and the program has not exited."""
     ending = run.state in (RunState.TERMINATING, RunState.ENDED)
     return not ending and is_live(rank) and rank.state not in _EXITED
 
 
 def with_cause(run: Run, code: StopCode, reason: str) -> Run:
-    """The run with one more cause of its end. Its reason is that of the strongest cause: it decides the next state."""
+    """Add a cause of the end of the run. The strongest cause gives the reason and decides the next state."""
     decides = not run.reason or _strength(code) > _strength(run.stop_code)
     return replace(run, stop_code=run.stop_code | code, reason=reason if decides else run.reason)
 
 
-# Causes by strength, the strongest last; run_end.py examines them in this order.
+# Causes by strength, the weakest first. run_end.py examines the strongest cause first.
 _BY_STRENGTH = (
     StopCode.HOOK_RESTART,
     StopCode.INTERRUPT,
@@ -124,7 +127,7 @@ def _strength(code: StopCode) -> int:
 def terminate(
     task: Task, run: Run, code: StopCode, reason: str, now: float, limits: Limits
 ) -> Transition:
-    """End the run: agents end their programs; ranks that never attached are killed."""
+    """End the run: agents end their programs, and ranks that never attached are killed."""
     run = replace(
         with_cause(run, code, reason),
         state=RunState.TERMINATING,
@@ -145,13 +148,13 @@ def terminate(
 
 
 def ask_to_suspend(task: Task, run: Run, line: Line, now: float) -> Transition:
-    """Ask a run to save and leave; its task is resumed later. `line` says who asks, and why."""
+    """Ask a run to save and leave. Its task is resumed later. `line` says who asks and why."""
     code = run.stop_code | StopCode.INTERRUPT
     return _ask_to_save(task, replace(run, state=RunState.SUSPENDING, stop_code=code), line, now)
 
 
 def ask_to_stop(task: Task, run: Run, code: StopCode, line: Line, now: float) -> Transition:
-    """Ask a run to save and leave; its task ends."""
+    """Ask a run to save and leave. Its task ends."""
     code |= run.stop_code
     return _ask_to_save(task, replace(run, state=RunState.STOPPING, stop_code=code), line, now)
 

@@ -17,7 +17,7 @@ from hai_backend.api.tasks.validation.fit import SubmitContext, check_fit, quota
 from hai_backend.api.tasks.validation.placement import check_placement
 from hai_backend.domain.errors import Exhausted
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.spec import ResourceSpec, TaskSpec, letters
+from hai_backend.domain.spec import ResourceSpec, TaskSpec, count_characters
 
 _PRIORITIES = {int(level): level for level in Priority}
 
@@ -40,7 +40,7 @@ def validate(spec: pb.TaskSpec, context: SubmitContext) -> TaskSpec:
             f"{context.user} has {context.unfinished} unfinished tasks, and {limits.UNFINISHED_TASKS} is the limit; "
             "stop some, or wait until some are finished"
         )
-    if context.spec_chars + letters(valid) > limits.UNFINISHED_SPEC_CHARS:
+    if context.spec_chars + count_characters(valid) > limits.UNFINISHED_SPEC_CHARS:
         raise Exhausted(
             f"the unfinished tasks of {context.user} have {context.spec_chars} characters in variables, arguments and "
             f"`after`, and {limits.UNFINISHED_SPEC_CHARS} is the limit; shorten them, or wait until some are finished"
