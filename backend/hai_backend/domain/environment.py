@@ -21,7 +21,9 @@ _MAX_CHARS = 64  # of a name that may be invalid
 LAYER = re.compile(r"[0-9a-f]{24}")
 LOCK_HASH = re.compile(r"[0-9a-f]{64}")
 _REFERENCE = re.compile(rf"({NAME.pattern})(?:\[({NAME.pattern})\])?")
-_OLD_NAME = re.compile(r"py[0-9]{1,3}-([0-9]{6})")  # py3-202111 of HAI is 202111 of the system
+_OLD_NAME = re.compile(
+    r"py[0-9]{1,3}-([0-9]{6})"
+)  # HAI's py3-202111 is the system environment 202111
 
 
 class EnvironmentState(StrEnum):
@@ -33,7 +35,7 @@ class EnvironmentState(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class EnvironmentName:
-    """Identifies an environment; written name[owner]."""
+    """The full name of an environment, written name[owner]."""
 
     owner: str
     name: str
@@ -49,7 +51,10 @@ class EnvironmentName:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """`parent` is name[owner]; `layer` is its current directory; `packages` and `size_bytes` exclude the parent."""
+    """An environment. `parent` is a full name, `layer` the current directory.
+
+    `packages` and `size_bytes` do not include the parent.
+    """
 
     owner: str
     name: str
@@ -75,13 +80,13 @@ class Environment:
 
 
 def parse_reference(text: str) -> tuple[str, str] | None:
-    """Parse `name` or `name[owner]` into name and owner (empty: not given); None: invalid."""
+    """Parse `name` or `name[owner]` into name and owner, which is empty for `name`. Return None if it is invalid."""
     match = _REFERENCE.fullmatch(text)
     return (match[1], match[2] or "") if match else None
 
 
 def candidate_names(text: str, user: str) -> list[EnvironmentName]:
-    """The environments that a reference of a user may mean, without searching those of other users; in order."""
+    """Return the environments to which a reference of a user may refer, the preferred one first."""
     parsed = parse_reference(text)
     if parsed is None:
         return []
@@ -95,7 +100,7 @@ def candidate_names(text: str, user: str) -> list[EnvironmentName]:
 
 
 def can_see(environment: Environment, user: str, groups: Iterable[str]) -> bool:
-    """Whether a user may see and use an environment."""
+    """Return whether a user may see and use an environment."""
     if environment.owner == user or environment.visibility is Visibility.PUBLIC:
         return True
     return environment.visibility is Visibility.GROUP and environment.user_group in groups

@@ -8,9 +8,9 @@ HaiError
 ├── Conflict             the thing is not in a state for that, or the name is taken
 ├── Exhausted            a limit is reached
 ├── Unavailable          the store or the cluster cannot be reached now
-│   ├── NoLeader         no server leads just now
-│   └── Deposed          this server led, and does not lead any more: nothing was written
-└── InvalidTransition    a bug: an event met a state that has no rule for it
+│   ├── NoLeader         no server leads now
+│   └── Deposed          this server no longer leads; nothing was written
+└── InvalidTransition    a bug: there is no rule for an event in this state
 
 A message says what happened, to which thing, and what to do. `reason` is stable and machine-readable (AIP-193).
 """
@@ -54,12 +54,12 @@ class Exhausted(HaiError):
         self, message: str, *, reason: str | None = None, retry_after: float | None = None
     ) -> None:
         super().__init__(message, reason=reason)
-        self.retry_after = retry_after  # seconds; None: time alone does not help
+        self.retry_after = retry_after  # seconds; None if waiting does not help
 
 
 class Unavailable(HaiError):
     reason = "UNAVAILABLE"
-    retry_after: float | None = None  # seconds; None: nobody knows
+    retry_after: float | None = None  # seconds; None if it is not known
 
 
 class NoLeader(Unavailable):

@@ -9,23 +9,23 @@ _LISTED = 5
 
 
 def format_number(number: float) -> str:
-    """`10000`, `0.125`: integers completely, other numbers with four digits."""
+    """Return a number as text: `10000`, `0.125`. Numbers that are not integers get four digits."""
     return f"{number:.0f}" if number == int(number) else f"{number:.4g}"
 
 
 def format_count(number: float, noun: str) -> str:
-    """`1 node`, `2 nodes`, `0.125 nodes`."""
+    """Return a number with its noun: `1 node`, `2 nodes`, `0.125 nodes`."""
     return f"{format_number(number)} {noun}{'' if number == 1 else 's'}"
 
 
 def format_list(numbers: Sequence[object]) -> str:
-    """`1, 2, 3`, or `1, 2, 3, 4, 5 and 12 more`."""
+    """Return a list as text: `1, 2, 3`, or `1, 2, 3, 4, 5 and 12 more`."""
     more = f" and {len(numbers) - _LISTED} more" if len(numbers) > _LISTED else ""
     return ", ".join(map(str, numbers[:_LISTED])) + more
 
 
 def format_duration(seconds: float) -> str:
-    """`45 s`, `2.5 h`: in the largest unit of which there are at least two."""
+    """Return a duration as text: `45 s`, `2.5 h`. The unit is the largest of which there are at least two."""
     for size, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
         if seconds >= 2 * size:
             return f"{seconds / size:.3g} {unit}"
@@ -33,7 +33,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_utc(seconds_since_epoch: float) -> str:
-    """`2026-01-31 12:00:00 UTC`, from seconds since the epoch; of moments that no calendar has, the seconds."""
+    """Return a time as text: `2026-01-31 12:00:00 UTC`, or the seconds if the calendar has no such date."""
     try:
         return datetime.fromtimestamp(seconds_since_epoch, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (OverflowError, ValueError, OSError):

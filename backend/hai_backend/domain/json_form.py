@@ -1,7 +1,7 @@
 """Converts frozen dataclasses to JSON and back without loss, to the last bit of a float.
 
 A dataclass becomes an object with its field names; fields with their default value are omitted. Reading is strict: an
-unknown field, a missing field or a wrong type raises Invalid with its path. Converters are built once per type.
+unknown field, a missing field or a wrong type raises Invalid with the path. Converters are built once per type.
 """
 
 from __future__ import annotations
@@ -22,20 +22,24 @@ Write = Callable[[Any], Any]
 Read = Callable[[Any, str], Any]  # the JSON value, and its path
 
 KIND = "kind"
-"""The field that names the dataclass of an object, where several are possible."""
+"""The field with the name of the dataclass, if an object can be one of several dataclasses."""
 
-_MAX_CHARS = 60  # characters of what was written
-_NUMBERS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}  # JSON has none
+_MAX_CHARS = 60  # of a wrong value in a message
+_NUMBERS = {
+    "nan": float("nan"),
+    "inf": float("inf"),
+    "-inf": float("-inf"),
+}  # which JSON does not have
 
 
 def to_json(value: Any, kind: Any = None) -> Any:
-    """The value as lists, dicts, strings and numbers; `kind` is its type, by default that of the value."""
+    """Convert a value to lists, dicts, strings and numbers. `kind` is its declared type, by default its class."""
     form: Any = type(value) if kind is None else kind
     return _writer(form)(value)
 
 
 def dump_json(found: Any) -> str:
-    """Like json.dumps, but in small steps, so that a long list does not block other threads."""
+    """Convert to a JSON text like json.dumps, but in small steps, so that a long list does not block other threads."""
     if isinstance(found, dict):
         return f"{{{', '.join(f'{json.dumps(key)}: {dump_json(each)}' for key, each in found.items())}}}"
     if isinstance(found, list):
@@ -51,7 +55,7 @@ def from_json(kind: type[T], found: Any, where: str = "") -> T:
 
 
 def invalid_value(where: str, message: str) -> Invalid:
-    """The error for an invalid value at a path."""
+    """Return the error for an invalid value at a path."""
     return Invalid((Violation(where, message),), reason="BAD_JSON")
 
 
@@ -110,7 +114,7 @@ def _object_writer(kind: Any) -> Write:
 
 
 def _same(part: Any, default: Any) -> bool:
-    """Equal to the last bit: 0, 0.0, -0.0 and False are four values."""
+    """Return whether two values are equal to the last bit: 0, 0.0, -0.0 and False are four values."""
     if type(part) is not type(default) or part != default:
         return False
     return type(part) is not float or str(part) == str(default)
@@ -119,7 +123,7 @@ def _same(part: Any, default: Any) -> bool:
 def _default(field: Field[Any]) -> Any:
     if field.default_factory is not MISSING:
         return field.default_factory()
-    return field.default  # MISSING equals nothing
+    return field.default  # MISSING is equal to no value
 
 
 @cache
@@ -147,7 +151,7 @@ def _plain_reader(kind: type[Any]) -> Read:
 
 
 def _number(found: Any, where: str) -> Any:
-    """An integer stays an integer, so that values are equal bit by bit."""
+    """Read a number. An integer stays an integer, so that values are equal bit by bit."""
     if type(found) in (float, int):
         return found
     number = _NUMBERS.get(found) if isinstance(found, str) else None

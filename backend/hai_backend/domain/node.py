@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 Labels = tuple[tuple[str, str], ...]
-"""Names and values, by name."""
+"""Pairs of name and value, sorted by name."""
 
 
 class NodeState(StrEnum):
@@ -35,18 +35,20 @@ class Node:
     gpus_simulated: bool = False
     cpus: int = 0
     memory_bytes: int = 0
-    topology: tuple[str, ...] = ()  # leaf switch first, then wider
+    topology: tuple[str, ...] = ()  # leaf switch first, then wider domains
     reason: str = ""
     updated_at: float = 0.0
     labels: Labels = ()  # set by operators
-    held: str = ""  # why the launcher closed it for new work; not stored
-    lift: str = ""  # commands that end `held`, as `kubectl uncordon n2`; empty: none helps
-    foreign: str = ""  # what foreign pods use, if it is more than the reserve; not stored
+    held: str = ""  # why the launcher closed the node for new work; not stored
+    lift: str = (
+        ""  # commands that end `held`, such as `kubectl uncordon n2`; empty if there are none
+    )
+    foreign: str = ""  # what other pods use, if it is more than the reserve; not stored
     mig: str = ""  # profile of the GPU slices that count as its GPUs; not stored
 
     @property
     def status(self) -> NodeStatus:
-        """NOT_READY comes before CORDONED."""
+        """The status; a node that is both not ready and cordoned is NOT_READY."""
         if self.state is NodeState.NOT_READY:
             return NodeStatus.NOT_READY
         return NodeStatus.CORDONED if self.closed else NodeStatus.READY
@@ -57,17 +59,17 @@ class Node:
 
     @property
     def closed(self) -> bool:
-        """Whether an operator or the launcher has closed it for new work."""
+        """Whether an operator or the launcher has closed the node for new work."""
         return self.cordoned or bool(self.held)
 
     @property
     def can_be_opened(self) -> bool:
-        """Whether operators can open it for new work by undoing what was set here or in Kubernetes."""
+        """Whether operators can open the node for new work, by uncordoning it here or in Kubernetes."""
         return self.status is NodeStatus.CORDONED and not (self.held and not self.lift)
 
     @property
     def why(self) -> str:
-        """All reasons why it is not ready, is closed for new work, or offers less than it has."""
+        """All reasons why the node is not ready, is closed for new work, or offers less than it has."""
         held = f"{self.held} ({self.lift})" if self.lift else self.held
         return "; ".join(filter(None, (self.reason, held, self.foreign)))
 

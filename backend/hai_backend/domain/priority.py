@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Priority(IntEnum):
-    """Names and numbers as in HAI; AUTO is the highest level for which the user has free quota."""
+    """The levels, with the names and numbers of HAI. AUTO is resolved to the highest level with free quota."""
 
     EXTREME_HIGH = 50
     VERY_HIGH = 40
@@ -18,7 +18,7 @@ class Priority(IntEnum):
     LOW = 0
     AUTO = -1
 
-    # Enum's __hash__ is a slow Python function, and the scheduler has many tables by level.
+    # The __hash__ of Enum is a slow Python function, and the scheduler has many tables by level.
     __hash__ = int.__hash__
 
 

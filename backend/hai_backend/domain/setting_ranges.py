@@ -17,7 +17,7 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "gpus_per_node": (0, 1024),
     "default_quota": (-1, _ANY),
     "resync_seconds": (0.1, 3600),
-    "log_bytes_per_rank": (1 << 20, _ANY),  # some chunks of an agent
+    "log_bytes_per_rank": (1 << 20, _ANY),  # room for several log chunks of an agent
     "metrics_port": _PORT,
     "node_ports_from": _PORT,
     "node_ports_to": _PORT,
@@ -37,7 +37,7 @@ _CONTAINER_KINDS = ("shared", "dedicated", "spot")
 
 
 def violations(settings: Any) -> Iterator[Violation]:
-    """Violations of settings whose types are right."""
+    """Yield the violations of settings whose types are valid."""
     for key, (least, most) in _RANGES.items():
         value = getattr(settings, key)
         if not least <= value <= most:
@@ -65,7 +65,7 @@ def violations(settings: Any) -> Iterator[Violation]:
 
 
 def _address_violations(settings: Any) -> Iterator[Violation]:
-    """Of the addresses at which others reach the servers."""
+    """Yield the violations of addresses at which clients and other servers reach this server."""
     advertised = settings.advertise
     if advertised and not (re.fullmatch(_HOST, advertised) or _is_address(advertised)):
         yield Violation("advertise", f"must be HOST or HOST:PORT, not {advertised!r}")

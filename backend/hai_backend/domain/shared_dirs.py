@@ -1,10 +1,10 @@
-"""The platform's directories that tasks see: parts of `shared`, the directory that all servers have in common.
+"""The directories of the platform that tasks see. They are parts of `shared`, the directory that all servers share.
 
-A rank sees them at the same path as the server, also in pods, so that stored paths (in a checkpoint, in the scripts of
-an environment) are valid everywhere. A pod sees only those of its own task, and nothing else of `shared` (the admin's
-token, other users' logs).
+A rank sees them at the same path as the server, in pods too, so that stored paths (in a checkpoint, in the scripts of
+an environment) are valid everywhere. A pod sees only the directories of its own task: other parts of `shared` hold the
+admin's token and the logs of other users.
 
-No directory above `below` may be writable by users, because mounting follows links.
+Users must not be able to write to any directory above `below`, because mounting follows links.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _KINDS = (MountKind.PVC, MountKind.NFS, MountKind.HOST_PATH)
 
 @dataclass(frozen=True, slots=True)
 class SharedDirectory:
-    """The directory `below` (a relative path) of `shared`. A writable one belongs to one task."""
+    """The directory at the relative path `below` in `shared`. A writable directory belongs to one task."""
 
     below: str
     read_only: bool = False
@@ -29,16 +29,16 @@ class SharedDirectory:
 
 
 PathInRank = Callable[[SharedDirectory], str]
-"""Returns the path at which a rank sees such a directory; empty: not visible."""
+"""Returns the path at which a rank sees a directory, or an empty text if the rank does not see it."""
 
 
 def checkpoints_of(task_id: int) -> SharedDirectory:
-    """The checkpoints of a task, for all of its runs."""
+    """Return the directory for the checkpoints of all runs of a task."""
     return SharedDirectory(f"checkpoints/{task_id}")
 
 
 def container_of(task_id: int) -> SharedDirectory:
-    """The working directory of a dev container; it outlives the container's runs."""
+    """Return the working directory of a dev container, which all its runs use."""
     return SharedDirectory(f"containers/{task_id}")
 
 

@@ -12,11 +12,11 @@ from enum import StrEnum
 from hai_backend.domain.priority import Priority
 
 JUPYTER = "jupyter"
-"""The built-in service; it is reachable only through the server's proxy."""
+"""The built-in service, which is reachable only through the proxy of the server."""
 
 
 class TaskType(StrEnum):
-    """As in HAI. The last four are no longer accepted, but databases and recorded decisions may contain them."""
+    """The task types of HAI. The last four are not accepted any more, but stored tasks and decisions may have them."""
 
     TRAINING = "training"
     JUPYTER = "jupyter"
@@ -120,15 +120,15 @@ class OptionsSpec:
     assigned_nodes: tuple[str, ...] = ()
     sidecar: tuple[str, ...] = ()
     fffs_enable_fuse: bool = False
-    timeout: int = 0  # seconds of one run; 0: none
-    time_limit: int = 0  # seconds over all runs; 0: none
+    timeout: int = 0  # seconds of one run; 0 means unlimited
+    time_limit: int = 0  # seconds of all runs; 0 means unlimited
     max_retries: int = 0
     suspend_signal: str = ""
     ack_within: float = 5.0
     save_within: float = 5.0
     env_fallback: bool = False
-    idle_timeout: int = 0  # seconds without activity; 0: none
-    lifetime: int = 0  # seconds until it is stopped; 0: none
+    idle_timeout: int = 0  # seconds without activity; 0 means unlimited
+    lifetime: int = 0  # seconds until a dev container is suspended; 0 means unlimited
     after: tuple[AfterSpec, ...] = ()
 
 
@@ -149,7 +149,7 @@ class PolicySpec:
     on_pod_failed: OnEnd = OnEnd.FAIL
     on_pod_evicted: OnEnd = OnEnd.RESTART
     on_role_completed: OnEnd = OnEnd.IGNORE
-    min_available: int = 0  # 0: all ranks
+    min_available: int = 0  # 0 means all ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,11 +166,11 @@ class TaskSpec:
     version: int = 2
 
 
-_DEPENDENCY_CHARS = 200  # a dependency is stored in several lists
+_DEPENDENCY_CHARS = 200  # an estimate, because a dependency is stored in several lists
 
 
 def count_characters(spec: TaskSpec) -> int:
-    """Characters in the parts that may be long: an estimate of the memory that a server needs for it."""
+    """Count the characters of the parts that may be long, to estimate the memory that the server needs."""
     variables = (spec.spec.environments, *(role.environments for role in spec.roles))
     texts = [text for each in variables for pair in each.items() for text in pair]
     texts += [text for role in spec.roles for text in role.parameters]

@@ -1,4 +1,4 @@
-"""A task with its current run and the ranks of that run: one aggregate, written in one guarded transaction."""
+"""A task with its current run and the ranks of that run. All of it is written in one transaction."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _TERMINATED = frozenset({RankState.SUCCEEDED, RankState.FAILED, RankState.STOPPE
 
 
 class StopCode(IntFlag):
-    """Why a run ended; HAI's bits, and NODE_FAILURE of ours."""
+    """Why a run ended: the bits of HAI, and NODE_FAILURE."""
 
     NONE = 0
     STOP = 1
@@ -88,12 +88,12 @@ class Rank:
     started_at: float | None = None
     ended_at: float | None = None
     gpus: tuple[int, ...] = ()  # indices of its GPUs within the node
-    silent_since: float | None = None  # the last contact with its agent, while the agent is silent
+    silent_since: float | None = None  # the last message of its agent, while the agent is silent
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One execution of a task on nodes. `deadline`: when the next Ticked event is due; None: never."""
+    """One execution of a task on nodes. `deadline` is when the next Ticked event is due, or None."""
 
     number: int
     state: RunState
@@ -108,8 +108,8 @@ class Run:
     ended_at: float | None = None
     deadline: float | None = None
     acknowledged: bool = False
-    asked_at: float | None = None  # when it was asked to save and suspend
-    yielded: bool = False  # its program has reported that it has saved
+    asked_at: float | None = None  # when the run was asked to save and leave
+    yielded: bool = False  # whether the program has reported that it has saved
     environment_lock: str = ""  # lock hash of the environment that its programs were started in
     killed_at: float | None = None  # when its ranks were first killed
 
@@ -129,7 +129,7 @@ class Task:
     starred: bool = False
     whole_life_state: int = 0
     outcome: Outcome | None = None
-    wanted_outcome: Outcome | None = None  # requested by a user while a run was still ending
+    wanted_outcome: Outcome | None = None  # requested by a person, while the run has not ended yet
     reason: str = ""
     held: bool = False
     not_before: float = 0.0
@@ -137,12 +137,12 @@ class Task:
     failure_count: int = 0
     node_failure_count: int = 0
     launch_failure_count: int = 0
-    run_seconds: float = 0.0  # over ended runs
+    run_seconds: float = 0.0  # of all ended runs
     started_at: float | None = None
     finished_at: float | None = None
     run: Run | None = None  # current or last
-    revision: int = 0  # +1 with every write; guards it
-    version: int = 0  # position in the stream of changes, given by the store
+    revision: int = 0  # increased by every write; a write with another revision is rejected
+    version: int = 0  # position in the stream of changes; set by the store
     progress: Progress = Progress()
     awaited: tuple[int, ...] = ()  # tasks of options.after that have not ended yet
 
@@ -156,7 +156,7 @@ class Task:
 
     @property
     def needs_nodes(self) -> bool:
-        """Whether it waits for nodes, and not for other tasks or its user."""
+        """Whether the task waits for nodes, and not for other tasks or its user."""
         return self.waiting and not (self.held or self.awaited)
 
 
@@ -173,7 +173,7 @@ class TaskEvent:
 
 
 def holders(tasks: Iterable[Task]) -> Iterator[tuple[Task, Run, Rank]]:
-    """Every rank that occupies a node; terminated ranks have released theirs."""
+    """Yield every rank that occupies a node, with its task and run."""
     for task in tasks:
         if task.run is not None and not task.waiting:
             for rank in task.run.ranks:

@@ -1,7 +1,7 @@
 """Resource usage of ranks and load of node groups over time, aggregated into buckets.
 
-A bucket stores sums, counts and maxima, and no means, so that merging buckets is associative and means stay exact.
-LEVELS says how long buckets of each length are kept, as in round-robin databases.
+A bucket stores sums, counts and maxima instead of means, so that buckets can be merged exactly and in any order. LEVELS
+says how long buckets of each length are kept.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Buckets of one length; `keep_seconds` None: kept forever."""
+    """Buckets of one length. If `keep_seconds` is None, they are kept forever."""
 
     seconds: int
     keep_seconds: int | None
 
 
 LEVELS = (Level(60, 3 * 3600), Level(600, 3 * 24 * 3600), Level(2 * 3600, None))
-"""Finest first; each length is a multiple of the one before."""
+"""The shortest buckets first. Each length is a multiple of the one before."""
 
 MINUTE = LEVELS[0].seconds
 
@@ -30,7 +30,7 @@ _MOST_BYTES = float(1 << 60)
 
 
 class Use(NamedTuple):  # not a dataclass: a server makes two for every heartbeat
-    """Usage of one rank: maxima, and sums over `beats` measurements; GPU values over `gpu_beats` measurements."""
+    """Usage of one rank: maxima, and sums of `beats` measurements. GPU values are sums of `gpu_beats` measurements."""
 
     beats: int
     cpus: float
@@ -59,7 +59,7 @@ class Load(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RankUse:
-    """A bucket of a rank; `start` in seconds since the epoch."""
+    """A bucket of a rank. `start` is in seconds since the epoch."""
 
     task_id: int
     run: int
@@ -79,7 +79,7 @@ class GroupLoad:
 
 @dataclass(frozen=True, slots=True)
 class Minutes:
-    """Completed minutes that are to be stored; `until` is the start of the open minute."""
+    """Completed minutes to store. `until` is the start of the current minute."""
 
     until: int
     ranks: Sequence[RankUse]
@@ -88,7 +88,9 @@ class Minutes:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A query: steps from `start` to `end`, from buckets of a level or, where it is not complete, of finer ones."""
+    """A query for steps from `start` to `end`. It reads buckets of `level`, and finer ones where these are
+    incomplete.
+    """
 
     level: int
     step: int
@@ -99,7 +101,7 @@ class Window:
 def read_measurement(
     cpus: float, memory_bytes: int, gpu_utilisation: float | None, gpu_memory_bytes: int
 ) -> Use | None:
-    """One measurement; None if its values are invalid, because agents are not trusted."""
+    """Return one measurement of an agent, or None if its values are invalid."""
     memory, gpu = float(memory_bytes), gpu_utilisation or 0.0
     gpu_memory = float(gpu_memory_bytes)
     sound = 0 <= cpus <= _MOST_CPUS and 0 <= gpu <= 1
@@ -111,7 +113,7 @@ def read_measurement(
 
 
 def merge_uses(one: Use, other: Use) -> Use:
-    """The sum of two measurements."""
+    """Return the sum of two usages."""
     return Use(
         one.beats + other.beats,
         one.cpus + other.cpus,
@@ -127,20 +129,20 @@ def merge_uses(one: Use, other: Use) -> Use:
 
 
 def merge_loads(one: Load, other: Load) -> Load:
-    """The sum of two loads of one group."""
+    """Return the sum of two loads of one group."""
     return Load._make(mine + theirs for mine, theirs in zip(one, other, strict=True))
 
 
 def bucket_start(time: float, seconds: int) -> int:
-    """The start of the bucket of this length that contains a time."""
+    """Return the start of the bucket of this length that contains a time."""
     return math.floor(time / seconds) * seconds
 
 
 def plan_window(start: float, end: float, points: int, now: float) -> Window:
-    """A query of at most `points` (two or more) steps, from the finest suitable buckets that still exist."""
+    """Return a query with at most `points` steps (two or more), from the finest suitable buckets that still exist."""
     step_seconds = max(end - start, 1.0) / (
         points - 1
-    )  # one step more, because it begins at a whole one
+    )  # one step more, because the query begins at the start of a step
     level = max(_finest_level_for(now - start), _coarsest_level_for(step_seconds))
     seconds = LEVELS[level].seconds
     step = seconds * math.ceil(step_seconds / seconds)
@@ -148,7 +150,7 @@ def plan_window(start: float, end: float, points: int, now: float) -> Window:
 
 
 def split_by_level(query: Window, done: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """(level, from, to) of the buckets for a query; `done`: until when each level is complete."""
+    """Yield (level, start, end) of the buckets to read; `done` says until when each level is complete."""
     start = query.start
     for level in range(query.level, -1, -1):
         if start < query.end:
@@ -157,7 +159,7 @@ def split_by_level(query: Window, done: Sequence[int]) -> Iterator[tuple[int, in
 
 
 def _finest_level_for(age: float) -> int:
-    """The finest level that goes back so far; its first bucket may be missing."""
+    """Return the finest level that is kept for so long. Its first bucket may be missing."""
     for index, level in enumerate(LEVELS):
         if level.keep_seconds is None or age <= level.keep_seconds + level.seconds:
             return index
@@ -169,7 +171,7 @@ def _coarsest_level_for(step_seconds: float) -> int:
 
 
 def merge_rank_buckets(buckets: Iterable[RankUse], step: int) -> list[RankUse]:
-    """Aggregate into steps, by rank, run and time."""
+    """Merge buckets into steps, by rank, run and time."""
     found: dict[tuple[int, int, int, int], RankUse] = {}
     for one in buckets:
         start = bucket_start(one.start, step)
@@ -181,7 +183,7 @@ def merge_rank_buckets(buckets: Iterable[RankUse], step: int) -> list[RankUse]:
 
 
 def merge_group_buckets(buckets: Iterable[GroupLoad], step: int) -> list[GroupLoad]:
-    """Aggregate into steps, by group and time."""
+    """Merge buckets into steps, by group and time."""
     found: dict[tuple[str, int], GroupLoad] = {}
     for one in buckets:
         key = (one.group, bucket_start(one.start, step))

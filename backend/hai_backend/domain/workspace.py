@@ -12,14 +12,14 @@ from enum import IntEnum
 from posixpath import normpath
 
 SCHEME = "haiworkspace://"
-PATH_BYTES = 3000  # the root comes before it, and Linux takes 4095
+PATH_BYTES = 3000  # below the root; Linux allows 4095 bytes for the whole path
 PART_BYTES = 255
 PARTS = 100
 DIGEST_BYTES = 32
 FILE_BYTES = 1 << 50
-PASSED_OVER = 1000  # paths that are reported
+PASSED_OVER = 1000  # skipped paths that are reported with their reasons
 OWN = ".hfai"
-"""Directory in the root of a tree in which each side stores its private state; never synchronized."""
+"""The directory in the root of a tree for the private state of each side. It is never synchronized."""
 _HOSTILE = re.compile(r"(^|/)\.{0,2}(/|$)|\0")
 _REFERENCE = re.compile(
     r"haiworkspace://([A-Za-z0-9][A-Za-z0-9._-]{0,62})"
@@ -29,7 +29,7 @@ _REFERENCE = re.compile(
 
 
 class EntryKind(IntEnum):
-    """What a path is; the numbers are those of hai.v1.EntryKind. In a change, NONE removes the path."""
+    """What a path is, with the numbers of hai.v1.EntryKind. In a change, NONE removes the path."""
 
     NONE = 0
     FILE = 1
@@ -52,13 +52,13 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """Statistics of one push. `result`: done, refused or broken."""
+    """Statistics of one push. `result` is done, refused or broken."""
 
     result: str
     seconds: float
     received_bytes: int
-    changed: int  # paths of the revision that was made
-    reused_chunks: int  # of large files: not transferred
+    changed: int  # paths in the new revision
+    reused_chunks: int  # chunks of large files that were not transferred
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ NOTHING = Revision(0, 0.0, "", 0, 0, 0, 0)
 
 @dataclass(slots=True)
 class PassedOver:
-    """Files of a tree that cannot be part of a revision, with reasons; beyond a limit only their number."""
+    """Files of a tree that are not part of a revision, with reasons. Beyond a limit, only their number is kept."""
 
     reasons: dict[str, str] = field(default_factory=dict)
     more: int = 0
@@ -120,16 +120,16 @@ class Lease:
     holder: str
     expires_at: float
     revision: int
-    client_id: str = ""  # of the client; its processes may take over each other's lease
+    client_id: str = ""  # identifies the client, whose processes may take over each other's lease
 
     def shown(self) -> Lease:
-        """Without the secrets, as shown to others."""
+        """Return the lease without its secrets."""
         return replace(self, token="", client_id="")
 
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """A workspace as people see it."""
+    """A workspace as shown to users."""
 
     user: str
     name: str
@@ -144,7 +144,10 @@ class Workspace:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """`haiworkspace://NAME@REVISION/FOLDER` of a task, or with a tag; neither: the newest revision at submission."""
+    """The workspace of a task, written `haiworkspace://NAME@REVISION/FOLDER`, or with a tag instead of a revision.
+
+    Without both, it is the newest revision at submission.
+    """
 
     name: str
     revision: int = 0
@@ -157,7 +160,7 @@ class Reference:
 
 
 def parse_reference(text: str) -> Reference | None:
-    """Parse the workspace of a task; None if it is a plain directory. Raises ValueError."""
+    """Parse the workspace of a task. Return None for a plain directory. Raises ValueError."""
     if not text.startswith(SCHEME):
         return None
     found = _REFERENCE.fullmatch(text)
@@ -170,7 +173,7 @@ def parse_reference(text: str) -> Reference | None:
 
 
 def path_problem(path: str) -> str:
-    """Why this is not a valid path of a tree; empty if it is."""
+    """Say why this is not a valid path of a tree; return an empty text if it is."""
     if _HOSTILE.search(path):
         return "must be relative, without empty parts, '.', '..' and NUL"
     if path.isascii():
@@ -194,7 +197,7 @@ def _length_problem(path: str, size: int) -> str:
 
 
 def entry_problem(entry: Entry) -> str:
-    """Why this is not a valid entry of a change; empty if it is."""
+    """Say why this is not a valid entry of a change; return an empty text if it is."""
     if problem := path_problem(entry.path):
         return problem
     if entry.kind is EntryKind.FILE:
@@ -210,8 +213,9 @@ def entry_problem(entry: Entry) -> str:
 
 
 def pushed_problem(entry: Entry) -> str:
-    """Why a client may not push this; empty if it may. Absolute link targets are allowed: the server follows no
-    links.
+    """Say why a client may not push this entry; return an empty text if it may.
+
+    Absolute link targets are allowed, because the server follows no links.
     """
     if is_own(entry.path):
         return f"lies in {OWN}, which is private to each side; leave it out"
@@ -221,12 +225,12 @@ def pushed_problem(entry: Entry) -> str:
 
 
 def is_own(path: str) -> bool:
-    """Whether a path belongs to the private state of each side."""
+    """Return whether a path belongs to the private state of a side."""
     return path == OWN or path.startswith(f"{OWN}/")
 
 
 def target_problem(path: str, target: str) -> str:
-    """Why a link may not have this target; empty if the target is inside the workspace."""
+    """Say why a link may not have this target; return an empty text if the target is inside the workspace."""
     if problem := _target_fault(target):
         return problem
     if target.startswith("/"):
@@ -238,27 +242,27 @@ def target_problem(path: str, target: str) -> str:
 
 
 def _target_fault(target: str) -> str:
-    """Why no link can have this target; empty if one can."""
+    """Say why no link can have this target; return an empty text if a link can."""
     nowhere = not target or "\0" in target or len(target.encode()) > PATH_BYTES
     return "is a symbolic link that leads nowhere" if nowhere else ""
 
 
 def folder_of(path: str) -> str:
-    """The path of the parent directory; empty: the root."""
+    """Return the path of the parent directory; empty for the root."""
     return path.rpartition("/")[0]
 
 
 def joined(folder: str, name: str) -> str:
-    """The path of a name in a directory."""
+    """Return the path of a name in a directory."""
     return f"{folder}/{name}" if folder else name
 
 
 def folders_above(path: str) -> list[str]:
-    """All parent directories without the root, outer first."""
+    """Return all parent directories except the root, the outermost first."""
     parts = path.split("/")[:-1]
     return ["/".join(parts[: i + 1]) for i in range(len(parts))]
 
 
 def same(a: Entry, b: Entry) -> bool:
-    """Whether two entries are equal; times are ignored."""
+    """Return whether two entries are equal except for their times."""
     return (a.kind, a.executable, a.digest, a.target) == (b.kind, b.executable, b.digest, b.target)

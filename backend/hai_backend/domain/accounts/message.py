@@ -1,4 +1,4 @@
-"""Messages of operators to one user, a user group, or everybody, with or without an expiry."""
+"""Messages of operators to one user, to a user group, or to everybody."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hai_backend.domain.accounts.user import User
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """`subject` empty: for everybody."""
+    """A message. An empty `subject` means everybody."""
 
     id: int
     subject: str
@@ -20,7 +20,7 @@ class Message:
     expires_at: float | None = None
 
     def concerns(self, user: User) -> bool:
-        """Whether the message is for this user."""
+        """Return whether the message is for this user."""
         if self.subject_is_group:
             return self.subject in user.groups
         return self.subject in ("", user.name)

@@ -9,26 +9,30 @@ from enum import StrEnum
 
 
 class Right(StrEnum):
-    """All rights. Operators have those for tasks, nodes, storage and images; admins have all."""
+    """All rights. Operators have the rights for tasks, nodes, storage and images; admins have all rights."""
 
-    ASSIGN_NODES = "assign_nodes"  # tasks on nodes by name
+    ASSIGN_NODES = "assign_nodes"  # run tasks on nodes that the task names
     MANAGE_TASKS = "manage_tasks"  # see and change the tasks of all users
-    MANAGE_NODES = "manage_nodes"  # cordon, drain, label, policies of groups
-    MANAGE_USERS = "manage_users"  # accounts that can do no more than the holder
+    MANAGE_NODES = "manage_nodes"  # cordon, drain and label nodes; set policies of groups
+    MANAGE_USERS = "manage_users"  # manage accounts that have no more rights than the holder
     MANAGE_QUOTAS = "manage_quotas"  # quotas and shares
-    MANAGE_TOKENS = "manage_tokens"  # tokens for accounts that can do no more than the holder
+    MANAGE_TOKENS = (
+        "manage_tokens"  # create tokens for accounts that have no more rights than the holder
+    )
     MANAGE_STORAGE = "manage_storage"  # mounts
     MANAGE_IMAGES = "manage_images"  # built-in images and registries
-    CUSTOM_SERVICE = "custom_service"  # custom_service:http:8080, …:tcp:*: services of tasks
-    IMAGE = "image"  # image:registry/team/: images whose reference begins so
-    CAP = "cap"  # cap:IPC_LOCK: a Linux capability of the user's containers
-    GID = "gid"  # gid:2000: a Unix group of the user's programs
+    CUSTOM_SERVICE = (
+        "custom_service"  # services of tasks: custom_service:http:8080, custom_service:tcp:*
+    )
+    IMAGE = "image"  # images whose reference begins with a prefix: image:registry/team/
+    CAP = "cap"  # a Linux capability of the user's containers: cap:IPC_LOCK
+    GID = "gid"  # a Unix group of the user's programs: gid:2000
     PRIVILEGED = "privileged"
     HOST_IPC = "host_ipc"
     HOST_PID = "host_pid"
     HOST_NETWORK = "host_network"
-    PORTS = "ports"  # ports:4: up to so many node ports
-    WORKSPACE_GB = "workspace_gb"  # workspace_gb:500: up to so many GB in the user's workspaces
+    PORTS = "ports"  # the number of node ports of the user: ports:4
+    WORKSPACE_GB = "workspace_gb"  # the GB of the user's workspaces: workspace_gb:500
 
 
 _ARGUMENTS = {
@@ -62,7 +66,7 @@ class Grant:
 
 
 def right_problem(text: str) -> str:
-    """Why `text` is not a right; empty if it is."""
+    """Say why `text` is not a right; return an empty text if it is one."""
     name, colon, argument = text.partition(":")
     if name not in set(Right):
         return f"there is no right {name[:40]!r}; there are {', '.join(Right)}"
@@ -75,7 +79,7 @@ def right_problem(text: str) -> str:
 
 
 def capability_problem(name: str) -> str:
-    """Why `name` is not a capability; empty if it is."""
+    """Say why `name` is not a capability; return an empty text if it is one."""
     if name in CAPABILITIES:
         return ""
     similar = get_close_matches(name.upper().removeprefix("CAP_"), sorted(CAPABILITIES), n=3)

@@ -22,7 +22,7 @@ class TokenScope(StrEnum):
     ALL = "ALL"
     READ = "READ"
     SUBMIT = "SUBMIT"
-    CONTAINER = "CONTAINER"  # for the programs of a dev container, and everybody who can enter it
+    CONTAINER = "CONTAINER"  # for the programs and users of a dev container
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,10 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """Nodes that a user (or each member of a user group) may use at once; priority AUTO: at all levels together."""
+    """The nodes that a user, or each member of a user group, may use at once.
+
+    Priority AUTO stands for all levels together.
+    """
 
     subject: str
     subject_is_group: bool
@@ -50,23 +53,23 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A user group's part of a node group, in nodes. A user of several such groups counts for the first.
+    """The part of a node group that a user group has, in nodes. A user of several such groups counts for the first.
 
-    `guaranteed` nodes are taken back from others when the group needs them. Nodes that nobody is guaranteed are divided
-    by `weight`. A group never uses more than `limit`. Users without a share, or whose share is used up, run on nodes
-    that others leave free.
+    `guaranteed` nodes are taken back from other groups when the group needs them. The nodes that are not guaranteed to
+    any group are divided by `weight`. A group never uses more than `limit`. Users without a share, or whose group has
+    used its share, run on nodes that other groups leave free.
     """
 
     user_group: str
     group: str
     guaranteed: int = 0
     weight: int = 0
-    limit: int | None = None  # None: none
+    limit: int | None = None  # None means unlimited
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A credential; only the SHA-256 of its secret is ever kept."""
+    """A credential. Only the SHA-256 of its secret is stored."""
 
     id: int
     user: str
@@ -76,4 +79,4 @@ class Token:
     created_at: float = 0.0
     expires_at: float | None = None
     revoked: bool = False
-    holder: str = ""  # who got it to act as `user`; empty: the user
+    holder: str = ""  # who acts as `user` with this token; empty for the user

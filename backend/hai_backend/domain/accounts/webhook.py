@@ -1,4 +1,4 @@
-"""Webhooks, which receive events of a user's tasks over HTTPS, and notices, the events that are still to be sent."""
+"""Webhooks receive events of a user's tasks over HTTPS. Notices are the events that are still to be sent."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from hai_backend.domain.task import Outcome, Task
 
 
 class WebhookEvent(StrEnum):
-    """Changes of a task that webhooks subscribe to. A failure is an end too; a webhook for failures gets no other
-    ends.
-    """
+    """The changes of a task to which webhooks subscribe. FAILED stands for ends with the outcome FAILED only."""
 
     STARTED = "started"
     SUSPENDED = "suspended"
@@ -32,7 +30,7 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """A webhook of a user. `tag`: only for tasks with this tag; empty: for all."""
+    """A webhook of a user, for tasks with `tag`, or for all tasks if `tag` is empty."""
 
     owner_name: str
     name: str
@@ -40,11 +38,11 @@ class Webhook:
     news: tuple[str, ...]
     format: Format
     tag: str
-    secret: str  # bodies in JSON are signed with it
+    secret: str  # key of the signature of JSON bodies
     created_at: float
 
     def subscribes_to(self, news: WebhookEvent, task: Task) -> bool:
-        """Whether it receives this event of its owner's task."""
+        """Return whether the webhook receives this event of a task of its owner."""
         failed = news is WebhookEvent.ENDED and task.outcome is Outcome.FAILED
         return (not self.tag or self.tag in task.tags) and (
             news in self.news or (failed and WebhookEvent.FAILED in self.news)
@@ -53,7 +51,7 @@ class Webhook:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """An event to send to a webhook; stored until it is sent. `facts` describe the task at the time of the event."""
+    """An event that is stored until it is sent to a webhook. `facts` describe the task at the time of the event."""
 
     owner_name: str
     webhook: str
@@ -65,16 +63,16 @@ class Notice:
 
     @property
     def id(self) -> str:
-        """The same for every try to send it."""
+        """The identifier of the event, equal for every attempt to send it."""
         return f"{self.task_id}.{self.run}.{self.news}"
 
 
 def origin_of(url: str) -> str:
-    """Scheme, host and port. Only these may be shown and logged: the rest of a webhook's URL is often a secret."""
+    """Return scheme, host and port of a URL. Only these are shown and logged: other parts may be secret."""
     scheme, _, rest = url.partition("://")
     return f"{scheme}://{rest.partition('/')[0].partition('?')[0]}".lower()
 
 
 def is_allowed(url: str, origins: Collection[str]) -> bool:
-    """Whether the operators allow the server to send requests there."""
+    """Return whether the operators allow requests to the origin of this URL."""
     return origin_of(url) in origins

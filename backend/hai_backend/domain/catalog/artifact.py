@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-_PRIVATE = "~"  # no user group begins so
+_PRIVATE = "~"  # no name of a user group begins with this character
 
 
 class Direction(StrEnum):
@@ -15,7 +15,7 @@ class Direction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """`space` is a user group, or `~` and the owner for a private one: names are unique within it."""
+    """An artifact. Names are unique within a `space`: a user group, or `~` and the owner for private artifacts."""
 
     space: str
     name: str
@@ -29,7 +29,7 @@ class Artifact:
 
     @property
     def user_group(self) -> str:
-        """Empty for a private one."""
+        """The user group; empty for a private artifact."""
         return "" if self.space.startswith(_PRIVATE) else self.space
 
     def __str__(self) -> str:
@@ -39,7 +39,7 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True)
 class TaskArtifact:
-    """A task has at most one artifact in each direction."""
+    """The artifact of a task in one direction. A task has at most one in each direction."""
 
     task_id: int
     direction: Direction
@@ -49,5 +49,5 @@ class TaskArtifact:
 
 
 def space_of(user_group: str, owner: str) -> str:
-    """The space of an artifact of a group or, without a group, of its owner."""
+    """Return the space of artifacts of a user group, or of the owner if there is no group."""
     return user_group or f"{_PRIVATE}{owner}"

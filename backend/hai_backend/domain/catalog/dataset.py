@@ -1,4 +1,4 @@
-"""Datasets: data that tasks read, with a name and a version. They grant no access: mount rules do."""
+"""Datasets: data that tasks read, with a name and a version. Mount rules grant the access to the data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Visibility(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """`path` is where tasks see it."""
+    """A dataset. `path` is its path in tasks."""
 
     name: str
     version: str
@@ -22,7 +22,7 @@ class Dataset:
     owner: str
     user_group: str = ""
     visibility: Visibility = Visibility.PRIVATE
-    size_bytes: int = 0  # 0: not known
+    size_bytes: int = 0  # 0 if it is not known
     description: str = ""
     created_at: float = 0.0
 

@@ -1,8 +1,7 @@
 """Container images: references, built-in images, and the registries that images come from.
 
-References follow the grammar of the OCI distribution specification.
-
-A reference is written into a pod unchanged, so only this grammar is accepted: no scheme, no user, no password.
+References follow the grammar of the OCI distribution specification. They are written into pods unchanged, so a scheme,
+a user and a password are not accepted.
 """
 
 from __future__ import annotations
@@ -81,26 +80,26 @@ class Image:
 
     name: str
     reference: str
-    user_groups: tuple[str, ...] = ()  # who may use it; empty: everybody
+    user_groups: tuple[str, ...] = ()  # that may use the image; empty for all users
     is_default: bool = False  # used for `default`, and for tasks that name no image
     description: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """How to access images whose reference begins with `prefix`; the longest prefix counts."""
+    """How to access images whose reference begins with `prefix`. The longest matching prefix counts."""
 
     prefix: str  # host, host:port or host/project
     username: str = ""
     password: str = field(default="", repr=False)  # never leaves the server
     plain_http: bool = False
-    pull_secret: str = ""  # name of the Kubernetes secret that nodes pull with
+    pull_secret: str = ""  # name of the Kubernetes secret with which nodes pull images
 
 
 def full_reference(text: str, field: str = "image") -> ImageReference:
-    """A reference that names its registry, with a tag or digest. Raises Invalid.
+    """Parse a reference that names its registry, and add the tag `latest` if it has no tag or digest. Raises Invalid.
 
-    Unlike Docker, we add no default registry, because each node might be configured for another one.
+    Unlike Docker, this adds no default registry, because nodes may be configured for different registries.
     """
     try:
         found = parse_image(text)
@@ -112,16 +111,16 @@ def full_reference(text: str, field: str = "image") -> ImageReference:
 
 
 def has_prefix(image: ImageReference, prefix: str) -> bool:
-    """Whether an image is below `host`, `host/project` or `host/project/`; compares complete path parts."""
+    """Return whether an image is below `host`, `host/project` or `host/project/`. Whole path parts are compared."""
     return f"{repository_path(image)}/".startswith(prefix.rstrip("/") + "/")
 
 
 def registry_of(image: ImageReference, registries: Iterable[Registry]) -> Registry:
-    """The registry of an image; if none is configured, one without credentials."""
+    """Return the registry of an image, or one without credentials if none is configured."""
     matching = (registry for registry in registries if has_prefix(image, registry.prefix))
     return max(matching, key=lambda r: len(r.prefix), default=Registry(image.registry))
 
 
 def repository_path(image: ImageReference) -> str:
-    """Registry and repository, without tag and digest."""
+    """Return registry and repository, without tag and digest."""
     return f"{image.registry}/{image.repository}"

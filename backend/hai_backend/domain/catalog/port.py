@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """A port that leads to a tcp service of the running task of that user and name."""
+    """A port that forwards to a TCP service of the running task with this user and name."""
 
     node_port: int
     user: str
@@ -18,5 +18,5 @@ class Port:
 
 
 def ports_of_task(ports: Iterable[Port], user: str, task_name: str) -> dict[str, int]:
-    """The reserved ports of a task, by name of the service."""
+    """Return the reserved ports of a task by service name."""
     return {p.service: p.node_port for p in ports if (p.user, p.task_name) == (user, task_name)}

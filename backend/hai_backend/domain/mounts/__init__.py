@@ -1,1 +1,1 @@
-"""Storage in tasks: the operators' rules, and the mounts that a task gets from them."""
+"""Storage in tasks: the rules of operators, and the mounts that a task gets from them."""

@@ -8,7 +8,7 @@
     side        attribute | 'text' | 12
     list        an attribute that is one | ['a', 'b'] | ('a', 'b')
 
-Types are checked when a condition is parsed, so that a condition that can never be true is refused when it is written.
+Types are checked when a condition is parsed, so that a condition that can never be true is rejected when it is written.
 `task is None` is true if there is no task.
 """
 
@@ -32,7 +32,7 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """Kinds: word, number, text (with its quotes), sign, and end, which is always the last."""
+    """A token. `kind` is word, number, text (with its quotes), sign, or end, which is always the last token."""
 
     kind: str
     text: str
@@ -61,7 +61,7 @@ def _unreadable(text: str, at: int) -> Problem:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A predicate of a user and a task."""
+    """A predicate of a user and a task, and the attributes that it mentions."""
 
     mentions: frozenset[str]
     holds: Predicate
@@ -69,7 +69,7 @@ class Condition:
 
 @lru_cache(maxsize=4096)
 def parse_condition(text: str) -> Condition:
-    """Raises Problem."""
+    """Parse a condition. Raises Problem."""
     if len(text) > _CHARS:
         raise Problem(1, f"a condition has at most {_CHARS} characters, not {len(text)}")
     reader = _Reader(tokenize(text))
@@ -86,7 +86,7 @@ class _Side:
 
 
 class _Reader:
-    """A recursive descent parser; each method parses what its name says."""
+    """A recursive descent parser. Each method parses the rule of the grammar with its name."""
 
     def __init__(self, found: list[Token]) -> None:
         self._tokens = found

@@ -1,16 +1,16 @@
 """Storage in tasks: the rows that operators write, and the mounts that a rank gets from them.
 
-How rows become mounts: mounts/rules.py. The texts of a row are templates (mounts/template.py), its conditions a small
-language (mounts/condition.py); both are checked when the row is written.
+mounts/mount_rules.py computes mounts from rows. The texts of a row are templates (mounts/template.py), and its
+conditions are written in a small language (mounts/condition.py). Both are checked when the row is written.
 
-What `source` says, by kind:
+The meaning of `source` depends on the kind:
 
-hostPath    a path of the node; its parents must not be writable by users, for the node follows their links
+hostPath    a path of the node; users must not be able to write to its parents, because the node follows links
 nfs         server:/path
 pvc         claim[:subpath]
 configMap   name[:subpath]
-csi         driver; `attributes` are its volumeAttributes (Lustre, CephFS, …)
-tmpfs       size: 512Mi, 8Gi
+csi         the driver; `attributes` are its volumeAttributes (Lustre, CephFS, …)
+tmpfs       the size: 512Mi, 8Gi
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class MountKind(StrEnum):
 
 
 class HostPathType(StrEnum):
-    """What must exist at a path of the node, as in Kubernetes; ANY: not checked."""
+    """What must exist at a path of the node, as in Kubernetes. ANY means that the node does not check the path."""
 
     ANY = ""
     DIRECTORY = "Directory"
@@ -47,7 +47,7 @@ class MountAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """Storage that a rank sees at `mount_path`; templates are filled in."""
+    """Storage that a rank sees at `mount_path`. All texts are without placeholders."""
 
     mount_path: str
     source: str
@@ -61,9 +61,9 @@ class Mount:
 class MountRow:
     """A rule of the operators: whose tasks it applies to, under which conditions, and what it adds or removes.
 
-    `owners` are users, user groups, roles, or `public`. A row that removes selects mounts by `mount_path` and,
-    unless it is empty, `source`; a `*` at the end of either matches any suffix. `mount_code`: the row applies to
-    tasks whose mount code, which users choose, has one of these bits; 0: to all.
+    `owners` are users, user groups, roles, or `public`. A row that removes mounts selects them by `mount_path` and,
+    unless it is empty, by `source`; a `*` at the end of either matches any suffix. The row applies to tasks whose
+    mount code, which users choose, has one of the bits of `mount_code`, or to all tasks if it is 0.
     """
 
     owners: tuple[str, ...]

@@ -4,8 +4,8 @@ Rows of the user's groups are applied before the user's own, and rows without a 
 row overrides an earlier one with the same mount path. Within each of these levels, removals are applied before
 additions. If two rows of a level add the same mount path, neither is used, because it is ambiguous.
 
-A value that may not become part of a path (task names are free text) refuses the task. If only its row were skipped, a
-user could disable a removal or a read-only mount by the name of a task.
+A task is rejected if a value that a row needs may not become part of a path (task names are free text). If only the row
+were skipped, a user could choose a task name to disable a removal or a read-only mount.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ Mounts = dict[str, Mount]  # by mount path
 def resolve(
     rows: Iterable[MountRow], user: User, task: Task | None
 ) -> tuple[tuple[Mount, ...], tuple[str, ...]]:
-    """The mounts, outer directories first, and notes for the operators. Raises Invalid.
+    """Return the mounts, outer directories first, and notes for the operators. Raises Invalid.
 
-    Without a task: the mounts of every task of the user; rows that refer to a task are skipped.
+    Without a task, return the mounts of every task of the user; rows that refer to a task are skipped.
     """
     facts = facts_of(user, task)
     ranks: dict[int, list[MountRow]] = defaultdict(list)
@@ -49,7 +49,7 @@ def resolve(
 
 
 def _rank(row: MountRow, user: User) -> int:
-    """3 a group's row, 2 with conditions, 1 the user's own, 0 with conditions."""
+    """Return 3 for a row of a group, 1 for a row of the user, and one less for a row with conditions."""
     return (1 if user.name in row.owners else 3) - bool(row.conditions)
 
 
@@ -64,7 +64,7 @@ def _meets_conditions(row: MountRow, facts: Facts) -> bool:
     try:
         conditions = [parse_condition(text) for text in row.conditions]
         placeholders = list(_placeholders(row))
-    except Problem as problem:  # written past us
+    except Problem as problem:  # the row was written without validation
         raise _invalid_row(row, str(problem)) from problem
     if any(name not in facts for c in conditions for name in c.mentions):
         return False
@@ -88,7 +88,7 @@ def _remove(rows: Sequence[MountRow], facts: Facts, mounts: Mounts) -> None:
 
 
 def _matches(pattern: str, text: str) -> bool:
-    """Values contain no *, so one at the end is the operator's."""
+    """Return whether a text matches a pattern. Values contain no `*`, so a `*` at the end is a wildcard of the row."""
     if pattern.endswith("*"):
         return text.startswith(pattern[:-1])
     return text == (pattern.rstrip("/") or pattern)

@@ -1,4 +1,4 @@
-"""Validates the `source` of a mount by kind: of the template of a row, and of the source that it becomes."""
+"""Validates the `source` of a mount by kind, both in the template of a row and after placeholders are replaced."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _UNITS = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
 
 
 def check_source(kind: MountKind, text: str) -> str:
-    """The source, normalized. Raises Problem."""
+    """Return the normalized source. Raises Problem."""
     return _CHECKS[kind](text)
 
 
 def split_source(text: str) -> tuple[str, str]:
-    """Server and path, or name and subpath (empty: the complete volume)."""
+    """Return server and path, or name and subpath, which is empty for the whole volume."""
     first, _, rest = text.partition(":")
     return first, rest
 
 
 def parse_size(text: str) -> int:
-    """The size of a tmpfs. Raises Problem."""
+    """Return the size of a tmpfs in bytes. Raises Problem."""
     match = _SIZE.fullmatch(text)
     if match is None:
         raise Problem(1, f"{text[:40]!r} is no size: write 512Mi or 8Gi")

@@ -1,7 +1,7 @@
-"""Templates such as `/data/{user.name}`. A value becomes a part of one path component, and never a path.
+"""Templates such as `/data/{user.name}`. A value becomes a part of one path component.
 
-Task names are free text, so a value with other characters is refused instead of sanitized: two names that are sanitized
-to the same text would share a directory.
+Task names are free text. A value with characters that are not allowed is rejected and not sanitized: two names that
+were sanitized to the same text would share a directory.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class Template:
         return frozenset(part.attribute for part in self.parts if isinstance(part, Placeholder))
 
     def fill(self, facts: Facts) -> str:
-        """The text with all values. Raises ValueError if a value is not allowed in a path."""
+        """Return the text with all values. Raises ValueError if a value is not allowed in a path."""
         return "".join(p if isinstance(p, str) else _value_text(p, facts) for p in self.parts)
 
 
 @lru_cache(maxsize=4096)
 def parse_template(text: str) -> Template:
-    """Raises Problem."""
+    """Parse a template. Raises Problem."""
     parts: list[str | Placeholder] = []
     at = 0
     while at < len(text):
@@ -52,7 +52,7 @@ def parse_template(text: str) -> Template:
 
 
 def _end(text: str, at: int) -> int:
-    """Where the part that begins at `at` ends."""
+    """Return where the part that begins at `at` ends."""
     if text[at] == "}":
         raise Problem(at + 1, "this } closes nothing")
     if text[at] == "{":

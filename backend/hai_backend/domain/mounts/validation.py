@@ -1,4 +1,4 @@
-"""Validates a row of the mounts table when it is written; reports all violations at once."""
+"""Validates a row of the mounts table when it is written. All violations are reported at once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OWNERS = 1000
 
 
 def check_row(row: MountRow) -> None:
-    """Raises Invalid with every violation; columns are those of the text that the field holds."""
+    """Raise Invalid with all violations. Columns refer to the text of the field."""
     violations = tuple(_violations(row))
     if violations:
         raise Invalid(violations, reason="BAD_MOUNT")

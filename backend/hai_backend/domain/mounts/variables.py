@@ -21,7 +21,7 @@ class Kind(StrEnum):
 
 
 class Problem(Exception):
-    """Something wrong in a template or condition; columns count from 1."""
+    """An error in a template or condition. Columns count from 1."""
 
     def __init__(self, column: int, message: str) -> None:
         super().__init__(f"column {column}: {message}")
@@ -45,11 +45,11 @@ _TASK: Mapping[str, tuple[Kind, Callable[[Task], Value]]] = {
     "task.tags": (Kind.TEXTS, lambda task: task.tags),
 }
 KINDS: Mapping[str, Kind] = {name: kind for name, (kind, _) in (*_USER.items(), *_TASK.items())}
-"""Every attribute."""
+"""The kinds of all attributes."""
 
 
 def facts_of(user: User, task: Task | None) -> Facts:
-    """The values of all attributes; without a task those of `task` are left out."""
+    """Return the values of all attributes. Without a task, the attributes of `task` are omitted."""
     found = {name: get(user) for name, (_, get) in _USER.items()}
     if task is not None:
         found |= {name: get(task) for name, (_, get) in _TASK.items()}
@@ -57,7 +57,7 @@ def facts_of(user: User, task: Task | None) -> Facts:
 
 
 def kind_of(name: str, column: int) -> Kind:
-    """The kind of an attribute. Raises Problem when there is none of this name."""
+    """Return the kind of an attribute. Raises Problem if there is no such attribute."""
     if name not in KINDS:
         raise Problem(column, f"there is no {name[:64]!r}; there are {', '.join(KINDS)}")
     return KINDS[name]

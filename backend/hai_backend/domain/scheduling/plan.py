@@ -9,20 +9,20 @@ from hai_backend.domain.priority import Priority
 
 
 class WaitReason(StrEnum):
-    """Why a task was not started; stable, shown to users."""
+    """Why a task was not started. The values are stable and shown to users."""
 
-    OUT_OF_QUOTA = "OUT_OF_QUOTA"  # waits until its user's other tasks free some
-    QUOTA_EXCEEDED = "QUOTA_EXCEEDED"  # can never start with today's quota
-    OUT_OF_SHARE = "OUT_OF_SHARE"  # waits until others of its user group free some
-    SHARE_EXCEEDED = "SHARE_EXCEEDED"  # can never start with today's limit of its user group
+    OUT_OF_QUOTA = "OUT_OF_QUOTA"  # waits until other tasks of its user free quota
+    QUOTA_EXCEEDED = "QUOTA_EXCEEDED"  # can never start with the current quota
+    OUT_OF_SHARE = "OUT_OF_SHARE"  # waits until other tasks of its user group free nodes
+    SHARE_EXCEEDED = "SHARE_EXCEEDED"  # can never start with the current limit of its user group
     NO_SUCH_GROUP = "NO_SUCH_GROUP"
     NO_SUCH_NODE = "NO_SUCH_NODE"
-    GROUP_TOO_SMALL = "GROUP_TOO_SMALL"  # can never start with today's nodes
-    NOT_ENOUGH_NODES = "NOT_ENOUGH_NODES"  # other tasks use them and cannot be preempted
+    GROUP_TOO_SMALL = "GROUP_TOO_SMALL"  # can never start with the current nodes
+    NOT_ENOUGH_NODES = "NOT_ENOUGH_NODES"  # other tasks use the nodes and cannot be preempted
     WAITING_FOR_PREEMPTED = (
         "WAITING_FOR_PREEMPTED"  # nodes are reserved; their tasks are being suspended
     )
-    NODES_UNUSABLE = "NODES_UNUSABLE"  # cordoned or not ready
+    NODES_UNUSABLE = "NODES_UNUSABLE"  # nodes are cordoned or not ready
     HELD = "HELD"
     AFTER = "AFTER"  # waits for other tasks to end
     BACKING_OFF = "BACKING_OFF"
@@ -31,7 +31,7 @@ class WaitReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Start the task on these nodes, rank i on nodes[i]; all of them are free in the snapshot."""
+    """Start the task on these nodes, which are free in the snapshot. Rank i runs on nodes[i]."""
 
     task: int
     nodes: tuple[str, ...]
@@ -41,7 +41,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Suspend:
-    """Suspend a running task, because `for_task` fits then."""
+    """Suspend a running task so that `for_task` fits."""
 
     task: int
     for_task: int
@@ -61,7 +61,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Keep the task in the queue. `place` is 1 for the next one of its group, 0 if it cannot be ranked."""
+    """Leave the task in the queue. `place` is its position in its group from 1, or 0 if it has none."""
 
     task: int
     why: WaitReason
@@ -76,8 +76,8 @@ Decision = Start | Suspend | Stop | Wait
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A proposal: the binder checks each decision again and may accept a part."""
+    """The decisions of a pass, as a proposal: the binder checks each again and may accept only some."""
 
     revision: int
     decisions: tuple[Decision, ...]
-    wake_at: float | None = None  # time alone will change something then
+    wake_at: float | None = None  # when the next pass is due even without a change

@@ -15,9 +15,9 @@ from hai_backend.domain.spec import TaskType
 class SchedulingState(StrEnum):
     """What the scheduler may do with a task."""
 
-    QUEUED = "QUEUED"  # may be started
-    RUNNING = "RUNNING"  # uses nodes, may be suspended
-    LEAVING = "LEAVING"  # uses nodes, is being suspended or started: must not be changed
+    QUEUED = "QUEUED"  # the task may be started
+    RUNNING = "RUNNING"  # the task uses nodes and may be suspended
+    LEAVING = "LEAVING"  # the task uses nodes, and is being suspended or started
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,26 +34,28 @@ class SchedTask:
     zone: str = ""
     custom_rank: float = 0.0
     task_type: TaskType = TaskType.TRAINING
-    gpu: int = 0  # per rank; 0 with cpu and memory 0: the whole node
+    gpu: int = 0  # per rank; a rank uses the whole node if gpu, cpu and memory are 0
     cpu: int = 0
     memory: int = 0  # GB
-    spot: bool = False  # runs on nodes that others leave free, and is preempted first
+    spot: bool = False  # runs only on nodes that others leave free, and is preempted first
     held: bool = False
     not_before: float = 0.0
-    awaited: tuple[int, ...] = ()  # tasks that have to end first
-    assigned_nodes: tuple[str, ...] = ()  # must run on exactly these
-    # nodes that it uses; nodes of finished ranks are released early
+    awaited: tuple[int, ...] = ()  # tasks that must end first
+    assigned_nodes: tuple[str, ...] = ()  # the task must run on exactly these nodes
+    # nodes that the task uses; nodes of finished ranks are released early
     placed: tuple[str, ...] = ()
     run_priority: Priority = Priority.AUTO  # level at which the current run was started
     run_started_at: float | None = None
     saved_at: float | None = None  # last checkpoint that the program reported
-    leaves_free: bool = True  # LEAVING only: its nodes become free (False: it is being started)
-    suspended_for: int = 0  # LEAVING only: the task that it is suspended for
-    run_seconds: float = 0.0  # over earlier runs
+    leaves_free: bool = (
+        True  # if LEAVING: whether the nodes become free; False if the task is being started
+    )
+    suspended_for: int = 0  # if LEAVING: the task for which it is suspended
+    run_seconds: float = 0.0  # of all earlier runs
     name: str = ""  # shared with similar tasks
-    waiting_since: float | None = None  # begin of its last wait; None: since it was submitted
+    waiting_since: float | None = None  # start of the last wait; None if that is the submission
     suspensions: tuple[Suspension, ...] = ()  # of the last day, by the scheduler; oldest first
-    yields: bool = False  # its program saves when it is asked to suspend
+    yields: bool = False  # whether the program saves when it is asked to leave
     restart_seconds: float | None = None  # measured cost of suspending and starting again
     lost_seconds: float = 0.0  # work of earlier runs that no checkpoint has saved
 
@@ -68,7 +70,10 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class QuotaRow:
-    """Nodes that `user` may use in `group` at `priority` (AUTO: at all levels); quotas of groups are merged in."""
+    """The nodes that `user` may use in `group` at `priority`, or at all levels for AUTO.
+
+    Quotas of the user's groups are included.
+    """
 
     user: str
     group: str
@@ -100,4 +105,4 @@ class Snapshot:
     inactive_users: frozenset[str] = frozenset()
     revision: int = 0
     endings: tuple[Ending, ...] = ()  # the known history, oldest first
-    shares: tuple[ShareRow, ...] = ()  # a user is in at most one per group
+    shares: tuple[ShareRow, ...] = ()  # a user is in at most one share per group

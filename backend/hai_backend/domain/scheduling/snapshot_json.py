@@ -1,6 +1,6 @@
 """The file format of snapshots: JSON with a format version, and one node, task or ending per line.
 
-It contains only what the scheduler knows: no program, variable, token or complete task name. `anonymous` also replaces
+It contains only what the scheduler knows: no program, variable, token or complete task name. `anonymize` also replaces
 users and names by pseudonyms.
 """
 
@@ -23,7 +23,7 @@ _LISTS = ("nodes", "tasks", "endings", "quotas", "shares")  # lists with one ite
 
 
 def format_lines(snapshot: Snapshot) -> Iterator[str]:
-    """The text in parts. Equal snapshots have equal texts."""
+    """Yield the text in parts. Equal snapshots have equal texts."""
     yield f"{BEGIN}{VERSION}"
     found = to_json(snapshot)
     for name in (field.name for field in fields(Snapshot)):
@@ -63,10 +63,10 @@ def from_object(found: Any, where: str = "") -> Snapshot:
 
 
 def anonymize(snapshot: Snapshot) -> Snapshot:
-    """People are u1, u2, …, user groups g1, g2, … and names of tasks x1, x2, …, numbered in their order, so that the
-    scheduler decides alike.
+    """Replace users by u1, u2, …, user groups by g1, g2, … and task names by x1, x2, …
 
-    Reasons and labels that operators gave are left out. Nodes, groups and zones keep their names.
+    The pseudonyms sort like the names, so that the scheduler makes the same decisions. Reasons and labels of nodes are
+    removed. Nodes, groups and zones keep their names.
     """
     all_tasks = [*snapshot.tasks, *(ending.task for ending in snapshot.endings)]
     users = {task.user for task in all_tasks} | {row.user for row in snapshot.quotas}
@@ -93,7 +93,7 @@ def anonymize(snapshot: Snapshot) -> Snapshot:
 
 
 def _pseudonyms(letter: str, found: Iterable[str]) -> Mapping[str, str]:
-    """Pseudonyms of equal length, which sort like the names that they replace. The empty name stays empty."""
+    """Return pseudonyms of equal length that sort like the names. The empty name stays empty."""
     sorted_names = sorted(name for name in found if name)
     width = len(str(len(sorted_names)))
     return {"": "", **{name: f"{letter}{i:0{width}}" for i, name in enumerate(sorted_names, 1)}}
