@@ -94,7 +94,8 @@ class Submission:
             shares=self._directory.share_rows_of(user),
             policy=self._policy,
             unfinished=self._task_manager.unfinished_of(user) + len(pending),
-            spec_chars=self._task_manager.spec_length_of(user) + sum(map(count_characters, pending)),
+            spec_chars=self._task_manager.spec_length_of(user)
+            + sum(map(count_characters, pending)),
             containers=self._count_containers(user, pending),
             containers_allowed=self._containers.per_user,
             lifetimes=self._containers.lifetimes,
