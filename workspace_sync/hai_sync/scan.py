@@ -20,7 +20,7 @@ from typing import NamedTuple
 from hai_sync.core import names
 from hai_sync.core.entry import DIRECTORY, Entry, Kind, Tree, ancestors, is_within
 from hai_sync.core.ignore import RULE_FILES, Ignore, RuleSet, default_rules, forced_rules
-from hai_sync.core.links import Links, leads_out, skip_reason
+from hai_sync.core.links import Links, is_outward, skip_reason
 from hai_sync.errors import CHANGES_WHILE_READ, NOT_FOUND
 from hai_sync.file_fingerprint import Fingerprint, fingerprint, is_racy
 from hai_sync.prefetch_walk import PrefetchWalk
@@ -259,7 +259,7 @@ class Walker:
             )
         elif mode == _LINK and not reason:
             target = _read_link(absolute)
-            if target is not None and names.is_text(target) and leads_out(path, target):
+            if target is not None and names.is_text(target) and is_outward(path, target):
                 self.add_outward_link(path, absolute, OutwardLink(target, now))
                 return
             reason = CHANGES_WHILE_READ if target is None else names.link_error(path, target)

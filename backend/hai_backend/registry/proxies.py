@@ -9,13 +9,13 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 from urllib.request import getproxies_environment, proxy_bypass
 
-from hai.client.connection.transport import on_loopback
+from hai.client.connection.transport import is_loopback
 
 
 def proxy_to(url: str) -> str | None:
     """Return the proxy for a URL. Return None for loopback addresses, and if the proxy does not speak HTTP (SOCKS)."""
     parts = urlsplit(url)
-    if on_loopback(f"{parts.hostname}:0") or proxy_bypass(parts.netloc):
+    if is_loopback(f"{parts.hostname}:0") or proxy_bypass(parts.netloc):
         return None
     proxies = getproxies_environment()
     setting = proxies.get(parts.scheme) or proxies.get("all") or ""

@@ -68,9 +68,7 @@ def config_path() -> Path:
     if profile_name := os.environ.get("HAI_CONFIG"):
         return Path(profile_name)
     # imported late: it takes milliseconds, and is not needed with $HAI_CONFIG
-    from platformdirs import (
-        user_config_path,
-    )
+    from platformdirs import user_config_path
 
     return user_config_path("hai") / "config.toml"
 

@@ -16,7 +16,7 @@ from grpc.aio import AioRpcError, Metadata
 from hai.client import errors
 from hai.client.client import Client
 from hai.client.connection.grpc_errors import to_error
-from hai.client.connection.transport import ATTEMPTS, LEADERLESS_ATTEMPTS, Connection, on_loopback
+from hai.client.connection.transport import ATTEMPTS, LEADERLESS_ATTEMPTS, Connection, is_loopback
 from hai.client.profile import Profile
 from hai.v1.server_service_pb2 import ServerInfo
 from hai.v1.task_pb2 import Task
@@ -289,12 +289,12 @@ async def test_support_for_after_is_checked_once(scripted) -> None:
         pytest.param("127.0.0.1.example.org:1", False, id="a name that looks like an address"),
     ],
 )
-def test_on_loopback_recognizes_addresses_of_this_machine(server: str, expected: bool) -> None:
-    assert on_loopback(server) is expected
+def test_is_loopback_recognizes_addresses_of_this_machine(server: str, expected: bool) -> None:
+    assert is_loopback(server) is expected
 
 
 async def test_plaintext_off_loopback_requires_insecure(scripted, monkeypatch) -> None:
-    monkeypatch.setattr("hai.client.connection.transport.on_loopback", lambda server: False)
+    monkeypatch.setattr("hai.client.connection.transport.is_loopback", lambda server: False)
     scripted.unary["GetServerInfo"] = flaky(None, 0, ServerInfo())
     async with Client(scripted.profile) as client:
         with pytest.raises(errors.Unreachable):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_sync.core.links import Links, leads_out, skip_reason
+from hai_sync.core.links import Links, is_outward, skip_reason
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from hai_sync.core.links import Links, leads_out, skip_reason
     ],
 )
 def test_outward_links_are_recognized(path: str, target: str, out: bool) -> None:
-    assert leads_out(path, target) is out
+    assert is_outward(path, target) is out
 
 
 @pytest.mark.parametrize(
@@ -52,4 +52,4 @@ def test_a_link_that_stays_inside_never_passes_above_the_root(path: str, target:
     for part in target.split("/"):
         depth += -1 if part == ".." else part not in ("", ".")
         steps.append(depth)
-    assert leads_out(path, target) is (target.startswith("/") or min(steps) < 0)
+    assert is_outward(path, target) is (target.startswith("/") or min(steps) < 0)

@@ -166,7 +166,7 @@ async def test_a_paused_daemon_syncs_only_on_request(laptop) -> None:
         before = daemon.state.syncs
         laptop.write("a", "1")
         await until(daemon._wake.is_set)
-        await asyncio.sleep(3 * daemon_module.QUIET_SECONDS)
+        await asyncio.sleep(3 * daemon_module.BATCH_SECONDS)
         assert (daemon.state.syncs, laptop.on_cluster()) == (before, {})
         await flush(laptop)
         assert laptop.on_cluster() == {"a": b"1"}
@@ -494,7 +494,7 @@ async def test_a_cancelled_part_ends_the_daemon_with_an_error(laptop, monkeypatc
 
 
 async def test_a_daemon_without_its_socket_stops(laptop, monkeypatch) -> None:
-    monkeypatch.setattr(daemon_module, "FULL_SECONDS", 0.01)
+    monkeypatch.setattr(daemon_module, "RESCAN_SECONDS", 0.01)
     log_lines, ours = list[str](), laptop.session.workspace.socket
     work = asyncio.create_task(Daemon(laptop.session, SyncOptions(), log_lines.append).run())
     await until(ours.exists)

@@ -18,7 +18,7 @@ class Links(StrEnum):
     COPY = "copy"  # the target is synced in place of the link
 
 
-def leads_out(path: str, target: str) -> bool:
+def is_outward(path: str, target: str) -> bool:
     """Return whether a link at a path of the workspace leads out of it. No link is followed."""
     if target.startswith("/"):
         return True

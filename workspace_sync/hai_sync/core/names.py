@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Callable
 
 from hai_sync.core.entry import Entry, Kind, Tree, parent
-from hai_sync.core.links import leads_out
+from hai_sync.core.links import is_outward
 
 MAX_NAME_BYTES = 255
 _MAX_SUFFIX = 32  # characters; a longer part after the last dot is not a suffix
@@ -67,7 +67,7 @@ def link_error(path: str, target: str) -> str:
         return "it is a link to nowhere"
     if not is_text(target):
         return "it is a link to a name that is not UTF-8"
-    if leads_out(path, target) and not target.startswith("/"):
+    if is_outward(path, target) and not target.startswith("/"):
         return f"it is a link out of the workspace, to {target}"
     return ""
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hai.client.connection.backoff import delays
-from hai.client.connection.transport import Connection, on_loopback
+from hai.client.connection.transport import Connection, is_loopback
 from hai.client.errors import HaiError, NotFound, Unreachable
 from hai.client.resources.server import Server
 from hai.client.resources.storage import Storage
@@ -288,7 +288,7 @@ async def existing_targets(connection: Connection, targets: Iterable[str]) -> se
     if not absolute:
         return set()
     server = await Server(connection).info()
-    if server.launcher == "process" and on_loopback(connection.profile.server):
+    if server.launcher == "process" and is_loopback(connection.profile.server):
         return await asyncio.to_thread(lambda: set(filter(os.path.exists, absolute)))
     mounts = [mount.mount_path for mount in (await Storage(connection).mounts()).mounts]
     return {target for target in absolute if any(is_within(target, path) for path in mounts)}

@@ -28,10 +28,10 @@ from hai_sync.session.unstable_files import UnstableFiles
 from hai_sync.watch.control import ShortSocketPath
 from hai_sync.watch.events import Events
 
-FULL_SECONDS = 120.0
+RESCAN_SECONDS = 120.0
 """Interval of complete scans of both sides."""
 
-QUIET_SECONDS = 0.02
+BATCH_SECONDS = 0.02
 """Delay after a change, so that changes in quick succession become one sync."""
 
 UNSTABLE_POLL_SECONDS = 0.25
@@ -154,11 +154,11 @@ class Daemon:
             await asyncio.sleep(next(retry_delays))
 
     async def _rescan_periodically(self) -> None:
-        await asyncio.sleep(FULL_SECONDS)
+        await asyncio.sleep(RESCAN_SECONDS)
         while self._owns_socket():
             self.session.forget_hints()
             self._wake_up(scan_remote=True)
-            await asyncio.sleep(FULL_SECONDS)
+            await asyncio.sleep(RESCAN_SECONDS)
         self._log("the socket was removed, so that no command can reach the daemon; it stops")
 
     def _wake_up(self, scan_remote: bool = False) -> None:
@@ -170,7 +170,7 @@ class Daemon:
         retry_delays = delays()
         while True:
             await self._wake.wait()
-            await asyncio.sleep(QUIET_SECONDS)
+            await asyncio.sleep(BATCH_SECONDS)
             await self._resumed.wait()
             try:
                 await self.flush()

@@ -11,7 +11,7 @@ from pathlib import Path
 from hai.client.errors import Conflict, NotFound, UsageError
 from hai_sync.core.names import is_private, path_error
 from hai_sync.session.lock import lock_workspace
-from hai_sync.transition.directories import Directories, reason_of, status_of
+from hai_sync.transition.directories import Directories, describe_os_error, lstat_or_none
 from hai_sync.transition.safe_replace import PathChanged, SafeReplace
 from hai_sync.version_store import VersionStore
 from hai_sync.workspace_dir import TEMPORARY, WorkspaceDir
@@ -65,7 +65,7 @@ def _restore_file(workspace: WorkspaceDir, store: VersionStore, path: str, versi
 
 def _replace(directories: Directories, replacer: SafeReplace, path: str, copy: str) -> None:
     folder, name = _open_parent(directories, path)
-    current = status_of(name, folder)
+    current = lstat_or_none(name, folder)
     if current is None:
         replacer.create(copy, folder, name)
     elif stat.S_ISREG(current.st_mode) or stat.S_ISLNK(current.st_mode):
@@ -82,6 +82,6 @@ def _open_parent(directories: Directories, path: str) -> tuple[int, str]:
         return directories.open_parent(path, make=True)
     except OSError as error:
         raise UsageError(
-            f"{path} cannot be restored: {reason_of(error)}",
+            f"{path} cannot be restored: {describe_os_error(error)}",
             hint="nothing was changed; check the directories in its path",
         ) from error

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hai.client.connection.backoff import delays
-from hai.client.connection.transport import on_loopback
+from hai.client.connection.transport import is_loopback
 from hai.client.errors import Conflict, HaiError, LimitReached, Unreachable
 from hai_sync.core.diff import Change, apply_changes
 from hai_sync.core.reconcile_options import Mode, Outcome
@@ -285,4 +285,4 @@ class Session:
     def _compress(self) -> bool:
         """Whether to compress contents, which would only cost time on one machine."""
         profile = self.remote.connection.profile
-        return not on_loopback(profile.server)
+        return not is_loopback(profile.server)

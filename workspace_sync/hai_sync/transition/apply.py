@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from hai_sync.core.diff import Change, changes_only_mode, must_remove_first, order_changes
 from hai_sync.core.entry import Entry, Kind
 from hai_sync.file_fingerprint import DIRECTORY_FINGERPRINT, Fingerprint, fingerprint
-from hai_sync.transition.directories import Directories, reason_of, status_of
+from hai_sync.transition.directories import Directories, describe_os_error, lstat_or_none
 from hai_sync.transition.safe_replace import PathChanged, SafeReplace
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -63,7 +63,7 @@ class Transition:
             self.result.changed_files.add(path)
             self.result.problems[path] = f"{reason}; sync again"
         except OSError as error:
-            self.result.problems[path] = reason_of(error)
+            self.result.problems[path] = describe_os_error(error)
             return error.errno not in _FULL
         return True
 
@@ -72,7 +72,7 @@ class Transition:
         if change.new is None:
             self._remove(change, folder, name)
             self.result.done.append(change)
-        elif must_remove_first(change) and status_of(name, folder) is not None:
+        elif must_remove_first(change) and lstat_or_none(name, folder) is not None:
             # such a change is listed twice, first for the removal
             self._remove(change, folder, name)
         elif must_remove_first(change):
@@ -81,7 +81,7 @@ class Transition:
             self._create(change, folder, name)
 
     def _remove(self, change: Change, folder: int, name: str) -> None:
-        status = status_of(name, folder)
+        status = lstat_or_none(name, folder)
         if change.old is not None and change.old.kind is Kind.DIRECTORY:
             self.replacer.fault_hook("rmdir")
             with suppress(FileNotFoundError):
@@ -96,7 +96,7 @@ class Transition:
             self._make_directory(folder, name)
         else:
             self._write(change, change.new, folder, name)
-        if (status := status_of(name, folder)) is not None:
+        if (status := lstat_or_none(name, folder)) is not None:
             self.result.fingerprints[change.path] = fingerprint(status)
         self.result.done.append(change)
 
@@ -105,12 +105,12 @@ class Transition:
         try:
             os.mkdir(name, dir_fd=folder)
         except FileExistsError:
-            status = status_of(name, folder)
+            status = lstat_or_none(name, folder)
             if status is None or fingerprint(status) != DIRECTORY_FINGERPRINT:
                 raise PathChanged("something was created in its place") from None
 
     def _write(self, change: Change, new: Entry, folder: int, name: str) -> None:
-        status = status_of(name, folder)
+        status = lstat_or_none(name, folder)
         self.replacer.require_unchanged(change.path, status, change.old is not None)
         if changes_only_mode(change):
             os.chmod(name, _mode(new, status), dir_fd=folder)

@@ -49,7 +49,7 @@ def _open_directory(root: Path, folder: str, make: bool) -> int:
     return at
 
 
-def status_of(name: str, folder: int) -> os.stat_result | None:
+def lstat_or_none(name: str, folder: int) -> os.stat_result | None:
     """Return the lstat result of a name, or None if it does not exist."""
     try:
         return os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -57,7 +57,7 @@ def status_of(name: str, folder: int) -> os.stat_result | None:
         return None
 
 
-def reason_of(error: OSError) -> str:
+def describe_os_error(error: OSError) -> str:
     """Return why a path could not be changed."""
     if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
         return "the directory stays: it holds files that are not synced"

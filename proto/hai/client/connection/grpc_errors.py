@@ -15,7 +15,7 @@ from google.rpc.status_pb2 import Status
 from grpc import StatusCode
 from grpc.aio import AioRpcError
 
-from hai.client.connection.stream_call import is_broken
+from hai.client.connection.stream_call import is_write_failure
 from hai.client.errors import (
     Conflict,
     Denied,
@@ -79,7 +79,7 @@ def to_error(error: AioRpcError, address: str, *, token: bool = True) -> HaiErro
     fault, fault_hint = explain_certificate(error.details() or "")
     if fault and not info.reason:
         return Untrusted(f"the server at {address} {fault}", hint=fault_hint)
-    kind = Unreachable if is_broken(error) else _ERROR_TYPES.get(error.code(), ServerError)
+    kind = Unreachable if is_write_failure(error) else _ERROR_TYPES.get(error.code(), ServerError)
     reason = info.reason or _reason(error, kind)
     message = _message(error, kind, reason, address, from_server=bool(info.reason))
     hint = _PERHAPS_TLS if _is_hang_up(error) else _HINTS.get(reason, "")
@@ -103,7 +103,7 @@ def _message(
     details = (error.details() or "").strip()
     if kind is Unreachable and not from_server:
         # gRPC puts the names of its layers before the cause
-        cause = "" if is_broken(error) else details.rpartition(": ")[2].rstrip("]")
+        cause = "" if is_write_failure(error) else details.rpartition(": ")[2].rstrip("]")
         return f"cannot reach the server at {address}: {cause or 'the connection was lost'}"
     if kind is TimedOut and not from_server:
         return f"the server at {address} did not answer in time"

@@ -28,7 +28,7 @@ _CANCELLED_BY_GRPC = "Locally cancelled by application!"
 _CANCELLED_HERE = "cancelled on this side: its channel was closed, or its reader or writer was"
 
 
-def is_broken(error: aio.AioRpcError) -> bool:
+def is_write_failure(error: aio.AioRpcError) -> bool:
     """Return whether this is gRPC's own status for a write that failed."""
     return error.code() is StatusCode.INTERNAL and error.details() == _WRITE_FAILED
 
@@ -119,7 +119,7 @@ class StreamCall(Generic[Request, Answer]):
         own.
         """
         error = await _status(self._call)
-        if is_broken(error):
+        if is_write_failure(error):
             await asyncio.wait([self._server_status], timeout=_STATUS_SECONDS)
         return self._server_status.result() if self._server_status.done() else error
 
@@ -159,7 +159,7 @@ class StreamCall(Generic[Request, Answer]):
     def _record_status(self, call: Any) -> None:
         """Record the first status that is not gRPC's own. gRPC calls this each time that it sets a status."""
         error = _run_without_waiting(_status(call))
-        if not self._server_status.done() and not is_broken(error):
+        if not self._server_status.done() and not is_write_failure(error):
             self._server_status.set_result(self._with_reason(error))
         if not self._ended.done():
             self._ended.set_result(None)

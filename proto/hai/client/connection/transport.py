@@ -196,9 +196,7 @@ class Connection:
         if self._is_closed and error.code() is grpc.StatusCode.CANCELLED:
             return self._closed_error()
         # imported late: most programs never have an error
-        from hai.client.connection.grpc_errors import (
-            to_error,
-        )
+        from hai.client.connection.grpc_errors import to_error
 
         failure = to_error(error, self.profile.server, token=bool(self._metadata))
         if isinstance(failure, Unreachable | TimedOut):
@@ -242,16 +240,16 @@ async def _write(stream: StreamCall[Any, Any], requests: AsyncIterator[Any]) -> 
 def open_channel(profile: Profile) -> aio.Channel:
     """Open a channel for a profile: in plaintext on loopback or if the profile is insecure, else with TLS."""
     options = list(_OPTIONS)
-    if on_loopback(profile.server):
+    if is_loopback(profile.server):
         options.append(("grpc.enable_http_proxy", 0))  # a proxy cannot reach our loopback
-    if not profile.ca and (profile.insecure or on_loopback(profile.server)):
+    if not profile.ca and (profile.insecure or is_loopback(profile.server)):
         return aio.insecure_channel(profile.server, options=options)
     roots = _read_ca(profile.ca) if profile.ca else None
     credentials = grpc.ssl_channel_credentials(root_certificates=roots)
     return aio.secure_channel(profile.server, credentials, options=options)
 
 
-def on_loopback(server: str) -> bool:
+def is_loopback(server: str) -> bool:
     """Return whether an address never leaves this machine."""
     if server.startswith(("unix:", "unix-abstract:")):
         return True

@@ -98,9 +98,7 @@ def _require_id(ref: str) -> int:
 
 def _read_task_name(ref: str) -> str:
     # imported late: only a yaml reference needs the reader
-    from hai.client.taskfile.spec import (
-        read_spec,
-    )
+    from hai.client.taskfile.spec import read_spec
 
     return read_spec(Path(ref), rules=False).name
 

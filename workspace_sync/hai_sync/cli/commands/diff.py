@@ -135,7 +135,7 @@ async def _text(session: Session, report: Report, path: str) -> str:
         )
     if all(change.path != path for change in _differences(report)):
         return ""
-    if too_large(remote_entry, local_entry):
+    if is_too_large(remote_entry, local_entry):
         return f"cluster/{path} and local/{path} differ; they are too large to be shown by lines\n"
     old = await fetch_bytes(session, report.revision, path, remote_entry)
     new = await asyncio.to_thread(_read, session.workspace.root / path)
@@ -169,7 +169,7 @@ class RevisionPair:
             raise NotFound(f"neither {before} nor {after} exists")
         if old == new:
             return ""
-        if too_large(old, new):
+        if is_too_large(old, new):
             return f"{before} and {after} differ; they are too large to be shown by lines\n"
         texts = [
             await fetch_bytes(session, number, path, entry)
@@ -186,7 +186,7 @@ async def compare_revisions(session: Session, revisions: Sequence[str]) -> Revis
     return RevisionPair((old_number, new_number), old, new)
 
 
-def too_large(*entries: Entry | None) -> bool:
+def is_too_large(*entries: Entry | None) -> bool:
     """Return whether a diff by lines would be too long to read."""
     return max((entry.size for entry in entries if entry is not None), default=0) > _TEXT_BYTES
 

@@ -65,7 +65,9 @@ def remove(
         click.echo(f"the workspace {name} is removed from the cluster; local files are kept")
         return 0
     patterns = _patterns(name, files)
-    removed_paths = with_connection(profile, lambda connection: _chosen(connection, name, patterns))
+    removed_paths = with_connection(
+        profile, lambda connection: _list_matching(connection, name, patterns)
+    )
     if dry_run or not removed_paths:
         for path in removed_paths:
             click.echo(printable(path))
@@ -134,7 +136,7 @@ def _confirm(yes: bool, question: str) -> None:
     click.confirm(question, abort=True, err=True)
 
 
-async def _chosen(connection: Connection, name: str, files: Sequence[str]) -> list[str]:
+async def _list_matching(connection: Connection, name: str, files: Sequence[str]) -> list[str]:
     _, tree = await Remote(connection, name).tree({}, 0)
     return match_paths(tree, files)
 

@@ -60,11 +60,11 @@ def _transfer_files(mode: Mode, options: Mapping[str, Any]) -> int:
     finally:
         progress.end()
     if sync_options.dry_run:
-        return _dry(report, as_json)
+        return _print_dry_run(report, as_json)
     print_report(report, as_json, options["quiet"])
     return 0 if report.in_sync else 1
 
 
-def _dry(report: Report, as_json: bool) -> int:
+def _print_dry_run(report: Report, as_json: bool) -> int:
     print_plan(report, as_json)
     return 0 if report.outcome.idle and report.in_sync else 1
