@@ -234,7 +234,7 @@ def test_missing_programs_are_named(
 
 
 def test_config_is_the_commented_values(hai: Callable[..., Any], tmp_path: Path) -> None:
-    chart = Path(__file__).parents[2] / "backend" / "deploy" / "chart"
+    chart = Path(__file__).parents[3] / "backend" / "deploy" / "chart"
     wanted = (chart / "values.yaml").read_text()
     assert hai("cluster", "config").out == wanted
     path = tmp_path / "values.yaml"
