@@ -96,7 +96,7 @@ def _print_remote(settings: Settings, remote: Remote) -> int:
 @index_options
 @click.pass_obj
 def pull(settings: Settings, /, source: str, name: str, parent: str, **options: Any) -> int:
-    """Build an environment of the cluster home as NAME, from its lock."""
+    """Build an environment of the cluster here as NAME, from its lock."""
     from haienv import cluster, operations
     from haienv.layers.build import BuildRequest
 
@@ -136,7 +136,7 @@ def _find_base(home: Home, lock: Lock, parent: str, chosen: str) -> Base:
     environment = find_by_lock(home, lock.parent, parse_reference(parent))
     if environment is None:
         raise Refused(
-            f"it extends {parent}, which is not home", f"pull it first: haienv pull '{parent}'"
+            f"it extends {parent}, which is not here", f"pull it first: haienv pull '{parent}'"
         )
     return make_environment_base(environment)
 
@@ -158,7 +158,7 @@ def _find_base(home: Home, lock: Lock, parent: str, chosen: str) -> Base:
 def build(settings: Settings, /, name: str, remote: bool, **options: Any) -> int:
     """Build an environment on the cluster only.
 
-    Versions are resolved home, for the cluster's Python; a lock is used as it is.
+    Versions are resolved here, for the cluster's Python; a lock is used as it is.
     """
     from haienv import cluster
     from haienv.layers.base import find_running_minor
