@@ -1,4 +1,4 @@
-"""A real gRPC server on a free port, over the real ledger, cluster and directory and the store in memory."""
+"""A gRPC server on a free port, with the real task manager, cluster and directory, and a store in memory."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ from hai_backend.webhooks.payload import WebhookRequest
 from tests.support.databases import default_store
 from tests.support.environments import BUILDER, fake_haienv
 
-PEOPLE = {
+USERS = {
     "root": User("root", Role.ADMIN),
     "olga": User("olga", Role.OPERATOR),
     "ada": User("ada", groups=("vision",)),
@@ -88,64 +88,64 @@ PEOPLE = {
 }
 
 
-class Waits:
-    """Stands for the scheduling loop: tests say what the last pass answered."""
+class FakeScheduling:
+    """Replaces the scheduling loop. Tests set the results of the last pass."""
 
     def __init__(self) -> None:
-        self.found: dict[int, Wait] = {}
-        self.given = Snapshot(0.0, (), ())
+        self.known_waits: dict[int, Wait] = {}
+        self.current_snapshot = Snapshot(0.0, (), ())
 
     def wait(self, task_id: int) -> Wait | None:
-        return self.found.get(task_id)
+        return self.known_waits.get(task_id)
 
     async def snapshot(self) -> Snapshot:
-        return self.given
+        return self.current_snapshot
 
     async def waits(self, group: str = "") -> Mapping[int, Wait]:
-        return self.found
+        return self.known_waits
 
 
-class KnownImages:
-    """Stands for the registries: tests say which images there are, or how the registry fails."""
+class FakeRegistries:
+    """Replaces the registries. Tests set the digests of images, or the error of the registry."""
 
     def __init__(self) -> None:
-        self.found: dict[str, str] = {}
-        self.fails: HaiError | None = None
-        self.asked: list[tuple[str, Registry]] = []
+        self.digests: dict[str, str] = {}
+        self.error: HaiError | None = None
+        self.requested: list[tuple[str, Registry]] = []
 
     async def digest(self, image: ImageReference, registry: Registry) -> str:
-        self.asked.append((str(image), registry))
-        if self.fails is not None:
-            raise self.fails
-        if str(image) not in self.found:
+        self.requested.append((str(image), registry))
+        if self.error is not None:
+            raise self.error
+        if str(image) not in self.digests:
             raise NotFound(f"there is no {image}", reason="NO_SUCH_IMAGE")
-        return self.found[str(image)]
+        return self.digests[str(image)]
 
     async def tags(self, image: ImageReference, registry: Registry) -> tuple[str, ...]:
-        begin = f"{repository_path(image)}:"
-        return tuple(k.removeprefix(begin) for k in self.found if k.startswith(begin))
+        prefix = f"{repository_path(image)}:"
+        return tuple(k.removeprefix(prefix) for k in self.digests if k.startswith(prefix))
 
 
 @dataclass
 class Platform:
-    """Everything below the services, and callers of them."""
+    """The parts of a server, a running server, and clients of it."""
 
     store: Store
     clock: ManualClock
     directory: Directory
     task_manager: TaskManager
     cluster: Cluster
-    scheduling: Waits
+    scheduling: FakeScheduling
     logs: LogStore
     home: Path
     secret: bytes = b"of run tokens"
-    registries: KnownImages = field(default_factory=KnownImages)
+    registries: FakeRegistries = field(default_factory=FakeRegistries)
     image_check: str = ""
     launcher: str = "process"
     service: ApiServer | None = None
     calls: list[tuple[str, str]] = field(default_factory=list)
     wheel_bytes: list[int] = field(default_factory=list)
-    letters: list[WebhookRequest] = field(default_factory=list)
+    sent_requests: list[WebhookRequest] = field(default_factory=list)
     limits: CallLimits = field(default_factory=CallLimits)
     _channels: list[aio.Channel] = field(default_factory=list)
 
@@ -172,7 +172,7 @@ class Platform:
 
     async def start(self) -> None:
         await self.directory.load()
-        for user in PEOPLE.values():
+        for user in USERS.values():
             await self.directory.create_user(user)
         await self.cluster.update_nodes([Node(f"n{i}", gpus=8) for i in range(4)])
         await self.task_manager.load()
@@ -185,18 +185,18 @@ class Platform:
 
     @cached_property
     def haienv(self) -> Haienv:
-        """Of a program that stands for it."""
+        """A program that replaces haienv."""
         program = fake_haienv(self.home / "haienv", BUILDER)
         return Haienv(self.environments.root, pods=False, program=program)
 
     @cached_property
-    def webhook_rooms(self) -> WebhookDeps:
-        """With what would be sent kept in `letters`; nothing is sent."""
+    def webhook_deps(self) -> WebhookDeps:
+        """Requests to webhooks are appended to `sent_requests` instead of being sent."""
         known, origins = Webhooks(self.store), {"https://hooks.example.org"}
 
-        async def post(letter: WebhookRequest, format: Format) -> None:
-            self.letters.append(letter)
-            if "refuses" in letter.url:
+        async def post(request: WebhookRequest, format: Format) -> None:
+            self.sent_requests.append(request)
+            if "refuses" in request.url:
                 raise Unavailable("https://hooks.example.org did not take it: it answered 404")
 
         terms = DeliveryPolicy("lab", origins)
@@ -225,7 +225,7 @@ class Platform:
             service_states=self.board,
             browsers=NoBrowsers(),
             forecasts=Forecasts(self.scheduling, Policy(), self.clock),
-            webhooks=self.webhook_rooms,
+            webhooks=self.webhook_deps,
             remove_container=self._nothing_to_remove,
             registries=self.registries,
             image_check=self.image_check,
@@ -236,7 +236,7 @@ class Platform:
         )
 
     async def _nothing_to_remove(self, task_id: int) -> None:
-        """There is no launcher here."""
+        """Do nothing: there is no launcher."""
 
     def _agent_deps(self) -> AgentDeps:
         return AgentDeps(
@@ -271,7 +271,7 @@ class Platform:
 
     def with_token(self, token: str | None) -> Caller:
         assert self.service is not None
-        # A subchannel of its own: channels to one address share connections otherwise.
+        # Channels to the same address would share a connection without their own subchannel pool
         options = [("grpc.use_local_subchannel_pool", 1)]
         channel = aio.insecure_channel(self.service.address, options=options)
         self._channels.append(channel)
@@ -337,7 +337,7 @@ class Refusal:
 
 @asynccontextmanager
 async def refused() -> AsyncIterator[list[Refusal]]:
-    """The calls inside must be refused: `async with refused() as why: …`; `why[0]` tells."""
+    """Check that the calls inside are refused: `async with refused() as why: …`. `why[0]` is the refusal."""
     found: list[Refusal] = []
     with pytest.raises(aio.AioRpcError) as caught:
         yield found
@@ -373,7 +373,7 @@ def _unpacked(packed: Any) -> Any:
 
 
 def a_request_spec(name: str = "t", **resource: Any) -> task_spec_pb2.TaskSpec:
-    """The smallest spec that passes."""
+    """Return the smallest valid spec."""
     spec = task_spec_pb2.TaskSpec(version=2, name=name)
     spec.spec.entrypoint = "train.py"
     for key, value in resource.items():
@@ -433,7 +433,7 @@ async def platform(
         Directory(store),
         task_manager,
         cluster,
-        Waits(),
+        FakeScheduling(),
         LogStore(tmp_path, 1 << 20),
         tmp_path,
         limits=call_limits,

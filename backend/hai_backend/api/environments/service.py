@@ -1,4 +1,4 @@
-"""EnvironmentService: Python environments on the cluster's storage. One that the caller may not see is not found."""
+"""EnvironmentService: Python environments on the storage of the cluster."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class EnvironmentService(EnvironmentServiceServicer):
     async def ListEnvironments(
         self, request: pb.ListEnvironmentsRequest, context: Context
     ) -> pb.ListEnvironmentsResponse:
-        found = await self._environments.visible(current_caller())
-        messages = [self._to_proto(e) for e in found if request.owner in ("", e.owner)]
-        used = await self._in_use() if request.layers_in_use else ()
+        visible = await self._environments.visible(current_caller())
+        messages = [self._to_proto(e) for e in visible if request.owner in ("", e.owner)]
+        used = await self._my_layers_in_use() if request.layers_in_use else ()
         root = str(self._environments.root)
         return pb.ListEnvironmentsResponse(environments=messages, root=root, layers_in_use=used)
 
-    async def _in_use(self) -> list[str]:
+    async def _my_layers_in_use(self) -> list[str]:
         return sorted(await layers_in_use(self._environments, current_caller().name))
 
     async def GetEnvironment(
@@ -72,36 +72,37 @@ class EnvironmentService(EnvironmentServiceServicer):
         self, request: pb.DeleteEnvironmentRequest, context: Context
     ) -> pb.DeleteEnvironmentResponse:
         identity = current_caller()
-        found = await self._find(request.name, request.owner)
-        if found.owner != identity.name and not identity.administers:
+        environment = await self._find(request.name, request.owner)
+        if environment.owner != identity.name and not identity.administers:
             raise Denied(
-                f"{found.full_name} belongs to {found.owner}; only its owner may remove it"
+                f"{environment.full_name} belongs to {environment.owner}; only its owner may remove it"
             )
-        require_reach(identity, found.owner, str(found.full_name))
-        await self._environments.require_removable(found, identity)
-        await require_unused(self._environments, found)
-        if await self._environments.has_files(found.full_name):
-            await self._builder.remove(self._owner(found), found.full_name)
-        await self._environments.remove_record(found)
+        require_reach(identity, environment.owner, str(environment.full_name))
+        await self._environments.require_removable(environment, identity)
+        await require_unused(self._environments, environment)
+        if await self._environments.has_files(environment.full_name):
+            await self._builder.remove(self._owner(environment), environment.full_name)
+        await self._environments.remove_record(environment)
         return pb.DeleteEnvironmentResponse()
 
     async def ExportEnvironment(
         self, request: pb.ExportEnvironmentRequest, context: Context
     ) -> pb.ExportEnvironmentResponse:
-        found = await self._find(request.name, request.owner)
-        if found.state is not EnvironmentState.READY:
+        environment = await self._find(request.name, request.owner)
+        if environment.state is not EnvironmentState.READY:
             raise NotFound(
-                f"{found.full_name} is {found.state}: {found.message}", reason="NOT_READY"
+                f"{environment.full_name} is {environment.state}: {environment.message}",
+                reason="NOT_READY",
             )
-        description = await asyncio.to_thread(describe, self._environments.root, found)
-        described = description_to_proto(
-            found,
+        description = await asyncio.to_thread(describe, self._environments.root, environment)
+        message = description_to_proto(
+            environment,
             description.lock,
             description.config,
             description.requested,
             description.parent_lock_hash,
         )
-        return pb.ExportEnvironmentResponse(description=described)
+        return pb.ExportEnvironmentResponse(description=message)
 
     async def BuildEnvironment(
         self, request_iterator: AsyncIterator[pb.BuildEnvironmentRequest], context: Context
@@ -116,11 +117,11 @@ class EnvironmentService(EnvironmentServiceServicer):
         missing = pb.MissingWheels(sha256=self._builder.missing(build_request))
         yield pb.BuildEnvironmentResponse(missing=missing)
         await self._receive(build_request, request_iterator)
-        async for answer in self._builder.build(build_request):
-            if isinstance(answer, Environment):
-                yield pb.BuildEnvironmentResponse(environment=self._to_proto(answer))
+        async for output in self._builder.build(build_request):
+            if isinstance(output, Environment):
+                yield pb.BuildEnvironmentResponse(environment=self._to_proto(output))
             else:
-                yield pb.BuildEnvironmentResponse(line=answer)
+                yield pb.BuildEnvironmentResponse(line=output)
 
     async def _receive(
         self, build_request: BuildRequest, requests: AsyncIterator[pb.BuildEnvironmentRequest]
@@ -148,8 +149,8 @@ class EnvironmentService(EnvironmentServiceServicer):
         full_name = EnvironmentName(owner or identity.name, name)
         return await self._environments.find(identity, full_name)
 
-    def _owner(self, found: Environment) -> User:
-        return self._directory.user(found.owner)
+    def _owner(self, environment: Environment) -> User:
+        return self._directory.user(environment.owner)
 
     def _to_proto(self, environment: Environment) -> environment_pb2.Environment:
         used_by = self._environments.used_by(environment.full_name)
@@ -157,10 +158,10 @@ class EnvironmentService(EnvironmentServiceServicer):
 
 
 def _storage_error(error: OSError) -> Exhausted | Unavailable:
-    """Maps errors of the wheels' storage, without its paths."""
+    """Convert an error of the storage of wheels, without its paths."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        full = (
+        message = (
             "the server has no space for wheels; an operator must free some, then send them again"
         )
-        return Exhausted(full, reason="DISK_FULL")
+        return Exhausted(message, reason="DISK_FULL")
     return Unavailable(f"the server cannot store wheels: {error.strerror}", reason="STORAGE_FAILS")

@@ -1,7 +1,7 @@
-"""Finds the layers that must be retained: programs run in them, or environments of others extend them.
+"""Finds the layers that must be retained, because programs run in them or environments of others extend them.
 
-Queried before an environment is removed or garbage is collected: by `haienv` from outside, and by the server itself.
-The owner of a layer may see neither use.
+`haienv` and the server query them before they remove an environment or collect garbage. The owner of a layer may see
+neither use.
 """
 
 from __future__ import annotations
@@ -23,18 +23,22 @@ from hai_backend.environments.records import BrokenEnvironment
 
 @dataclass(frozen=True, slots=True)
 class LayerUse:
-    """The layer that programs of a task use; if it is no longer known (empty), any layer with this lock."""
+    """The layer that programs of a task use. If `layer` is empty, it may be any layer with this lock."""
 
     owner: str
-    layer: str
+    layer: str  # empty after a restart of the server
     lock_hash: str
 
 
 async def layers_in_use(environments: Environments, owner: str) -> set[str]:
     """Return the layers of one user that are in use."""
     all_environments = list((await environments.list_all()).values())
-    uses = [use for task in environments.tasks() if (use := _use(task, environments.pinned))]
-    return await asyncio.to_thread(_in_use, environments.root, owner, uses, all_environments)
+    uses = [
+        use for task in environments.tasks() if (use := _use_of_task(task, environments.pinned))
+    ]
+    return await asyncio.to_thread(
+        _find_layers_in_use, environments.root, owner, uses, all_environments
+    )
 
 
 async def require_unused(environments: Environments, removed: Environment) -> None:
@@ -53,8 +57,8 @@ async def require_unused(environments: Environments, removed: Environment) -> No
         )
 
 
-def _use(task: Task, pinned: Mapping[int, tuple[int, str]]) -> LayerUse | None:
-    """Return None if nothing runs. A waiting task uses what its environment is when it starts."""
+def _use_of_task(task: Task, pinned: Mapping[int, tuple[int, str]]) -> LayerUse | None:
+    """Return the layer that a task uses, or None if it does not run. A waiting task resolves its layer at its start."""
     name, owner = parse_reference(task.spec.options.py_venv) or ("", "")
     if not name or task.run is None or task.run.ended_at is not None:
         return None
@@ -63,27 +67,27 @@ def _use(task: Task, pinned: Mapping[int, tuple[int, str]]) -> LayerUse | None:
     return LayerUse(owner or task.user, pinned_layer, task.run.environment_lock)
 
 
-def _in_use(
+def _find_layers_in_use(
     root: Path, owner: str, uses: list[LayerUse], all_environments: list[Environment]
 ) -> set[str]:
-    found: set[str] = set()
+    in_use: set[str] = set()
     with suppress(OSError), open_root(root) as directory:
         for use in uses:
             for layer in _layers_of(directory, use):
-                found |= {layer} if use.owner == owner else set()
-                found |= _parent_layers(directory, use.owner, layer, owner)
+                in_use |= {layer} if use.owner == owner else set()
+                in_use |= _parent_layers(directory, use.owner, layer, owner)
         for environment in all_environments:
             if environment.parent and environment.layer:
-                found |= _parent_layers(directory, environment.owner, environment.layer, owner)
-    return found
+                in_use |= _parent_layers(directory, environment.owner, environment.layer, owner)
+    return in_use
 
 
 def _layers_of(root: OpenDirectory, use: LayerUse) -> Iterable[str]:
-    return [use.layer] if use.layer else list(_with_lock(root, use.owner, use.lock_hash))
+    return [use.layer] if use.layer else list(_layers_with_lock(root, use.owner, use.lock_hash))
 
 
-def _with_lock(root: OpenDirectory, owner: str, lock_hash: str) -> Iterator[str]:
-    """Yield the layers with a lock; several may have it, with different parents."""
+def _layers_with_lock(root: OpenDirectory, owner: str, lock_hash: str) -> Iterator[str]:
+    """Yield the layers with a lock. Layers with the same lock may differ in their parents."""
     with (
         suppress(OSError),
         root.open_directory(owner) as home,
@@ -96,7 +100,7 @@ def _with_lock(root: OpenDirectory, owner: str, lock_hash: str) -> Iterator[str]
 
 
 def _parent_layers(root: OpenDirectory, owner: str, layer: str, parent_owner: str) -> set[str]:
-    """Return the parents of a layer that belong to `parent_owner`; none of a layer that cannot be read."""
+    """Return the parents of a layer that belong to `parent_owner`. Return none if the layer cannot be read."""
     with (
         suppress(BrokenEnvironment, OSError),
         read.open_layer(root, owner, layer) as directory,

@@ -611,10 +611,10 @@ async def test_owner_sees_the_layers_in_use(platform: Any) -> None:
     platform.environments.pinned.clear()  # the server was started again
     assert await in_use(platform, "ada") == []
     started = replace(running, run=replace(running.run, environment_lock=hash_of(root, layer)))
-    uses = environment_uses._use(started, {})
+    uses = environment_uses._use_of_task(started, {})
     assert uses is not None
-    assert environment_uses._in_use(root, "ada", [uses], []) == {layer}
-    assert environment_uses._in_use(root, "system", [uses], []) == {base["layer"]}
+    assert environment_uses._find_layers_in_use(root, "ada", [uses], []) == {layer}
+    assert environment_uses._find_layers_in_use(root, "system", [uses], []) == {base["layer"]}
 
 
 def hash_of(root: Path, layer: str) -> str:

@@ -47,7 +47,7 @@ async def test_users_see_images_of_their_groups(platform: Any, expect_refusal: A
 
 async def test_one_image_is_the_default(platform: Any) -> None:
     root = await platform.caller("root")
-    platform.registries.found["r.example/b/i:2"] = NEW
+    platform.registries.digests["r.example/b/i:2"] = NEW
     await root.images.SetImage(image("a", is_default=True))
     await root.images.SetImage(image("b", "r.example/b/i:2", is_default=True))
     listed = (await root.images.ListImages(ipb.ListImagesRequest())).images
@@ -130,9 +130,9 @@ async def test_longest_prefix_counts_and_a_password_stays_with_its_account(
     root = await platform.caller("root")
     for prefix, user in (("r.example", "ci"), ("r.example/lab", "robot")):
         await root.images.SetRegistry(registry(prefix, user, password=f"of {user}"))
-    platform.registries.found["r.example/lab/a:1"] = OLD
+    platform.registries.digests["r.example/lab/a:1"] = OLD
     await root.images.CheckImage(ipb.CheckImageRequest(image="r.example/lab/a:1"))
-    assert [(r.username, r.password) for _, r in platform.registries.asked] == [
+    assert [(r.username, r.password) for _, r in platform.registries.requested] == [
         ("robot", "of robot")
     ]
     same = await root.images.SetRegistry(registry("r.example", "ci", plain_http=True))
@@ -161,11 +161,11 @@ class TestSubmitting:
     ) -> None:
         root, ada = await platform.caller("root"), await platform.caller("ada")
         await root.images.SetImage(image())
-        platform.registries.found[TORCH] = OLD
+        platform.registries.digests[TORCH] = OLD
         first = await self.submitted(ada, make_spec, "one")
         assert first.spec.resource.image == f"{TORCH}@{OLD}"
         assert await self.story(ada, first.id) == f"1 node; image torch is {TORCH}@{OLD}"
-        platform.registries.found[TORCH] = NEW
+        platform.registries.digests[TORCH] = NEW
         platform.clock.advance(31)
         second = await self.submitted(ada, make_spec, "two")
         assert second.spec.resource.image == f"{TORCH}@{NEW}"
@@ -175,7 +175,7 @@ class TestSubmitting:
     ) -> None:
         root, ada, eve = [await platform.caller(name) for name in ("root", "ada", "eve")]
         await root.images.SetImage(image(user_groups=["vision"]))
-        platform.registries.found |= {TORCH: OLD, f"{TORCH}@{OLD}": OLD}
+        platform.registries.digests |= {TORCH: OLD, f"{TORCH}@{OLD}": OLD}
         first = await self.submitted(ada, make_spec, "one")
         again = await self.submitted(ada, make_spec, "two", image=first.spec.resource.image)
         assert again.spec.resource.image == first.spec.resource.image
@@ -187,9 +187,9 @@ class TestSubmitting:
     async def test_sweep_asks_the_registry_once(self, platform: Any, make_spec: Any) -> None:
         root, ada = await platform.caller("root"), await platform.caller("ada")
         await root.images.SetImage(image())
-        platform.registries.found[TORCH] = OLD
+        platform.registries.digests[TORCH] = OLD
         await asyncio.gather(*(self.submitted(ada, make_spec, f"t{i}") for i in range(20)))
-        assert len(platform.registries.asked) == 1
+        assert len(platform.registries.requested) == 1
 
     @pytest.mark.parametrize(
         ("asked", "reason"),
@@ -219,7 +219,7 @@ class TestSubmitting:
             task = await self.submitted(ada, make_spec, f"a {kept}", image=given)
             assert task.spec.resource.image == kept
         await root.images.SetImage(image(is_default=True))
-        platform.registries.found[TORCH] = OLD
+        platform.registries.digests[TORCH] = OLD
         task = await self.submitted(ada, make_spec, "b", image="")
         assert task.spec.resource.image == f"{TORCH}@{OLD}"
 
@@ -228,12 +228,12 @@ class TestSubmitting:
     ) -> None:
         root, ada = await platform.caller("root"), await platform.caller("ada")
         await root.images.SetImage(image())
-        platform.registries.fails = Unavailable("registry r.example did not answer in time")
+        platform.registries.error = Unavailable("registry r.example did not answer in time")
         task = await self.submitted(ada, make_spec, "one")
         assert task.spec.resource.image == TORCH
         assert "could not be checked: registry r.example" in await self.story(ada, task.id)
-        platform.registries.fails = None
-        platform.registries.found[TORCH] = OLD
+        platform.registries.error = None
+        platform.registries.digests[TORCH] = OLD
         again = await self.submitted(ada, make_spec, "two")  # a failure is not remembered
         assert again.spec.resource.image == f"{TORCH}@{OLD}"
 
@@ -243,7 +243,7 @@ class TestSubmitting:
     ) -> None:
         root, ada = await platform.caller("root"), await platform.caller("ada")
         await root.images.SetImage(image())
-        platform.registries.fails = Unavailable("registry r.example is down")
+        platform.registries.error = Unavailable("registry r.example is down")
         async with expect_refusal() as why:
             await self.submitted(ada, make_spec, "one")
         assert why[0].code is C.UNAVAILABLE

@@ -182,7 +182,7 @@ async def test_preview_shows_the_next_pass_and_changes_nothing(
         await platform.task_manager.submit("ada", a_spec(name, 2), "")
     waiting = tuple(sched_task(task) for task in platform.task_manager.unfinished().values())
     nodes = tuple(platform.cluster.nodes().values())
-    platform.scheduling.given = Snapshot(platform.clock.now(), nodes, waiting)
+    platform.scheduling.current_snapshot = Snapshot(platform.clock.now(), nodes, waiting)
     olga = await platform.caller("olga")
     preview = request("policy.default_quota", default_quota=3, validate_only=True)
     group = await olga.nodes.UpdateGroup(preview)

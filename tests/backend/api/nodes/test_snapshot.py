@@ -23,14 +23,14 @@ def large() -> Snapshot:
 
 
 async def test_large_snapshot_is_sent_in_parts(platform: Any) -> None:
-    platform.scheduling.given = large()
+    platform.scheduling.current_snapshot = large()
     parts = await dumped(platform)
     assert len(parts) > 2
     assert max(map(len, parts)) <= limits.BUNDLE_BYTES
-    assert parse(b"".join(parts).decode()) == platform.scheduling.given
+    assert parse(b"".join(parts).decode()) == platform.scheduling.current_snapshot
 
 
 async def test_snapshot_can_be_anonymous(platform: Any) -> None:
-    platform.scheduling.given = given = snap(nodes(2), queued(1, user="ada"))
+    platform.scheduling.current_snapshot = given = snap(nodes(2), queued(1, user="ada"))
     text = b"".join(await dumped(platform, anonymous=True)).decode()
     assert parse(text) == anonymize(given) != given

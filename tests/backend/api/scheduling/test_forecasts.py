@@ -136,8 +136,10 @@ async def test_predicted_starts_are_in_the_queue_and_explanations_but_not_in_lis
     task = await ada.tasks.CreateTask(pb.CreateTaskRequest(spec=make_spec("a")))
     nodes = tuple(platform.cluster.nodes().values())
     tasks = tuple(map(sched_task, platform.task_manager.unfinished().values()))
-    platform.scheduling.given = Snapshot(1.0, nodes, tasks)
-    platform.scheduling.found[task.id] = Wait(task.id, WaitReason.NOT_ENOUGH_NODES, "0 are free", 1)
+    platform.scheduling.current_snapshot = Snapshot(1.0, nodes, tasks)
+    platform.scheduling.known_waits[task.id] = Wait(
+        task.id, WaitReason.NOT_ENOUGH_NODES, "0 are free", 1
+    )
     monkeypatch.setattr(module, "_forecast", lambda *given: {task.id: GIVEN})
     queue = await ada.tasks.ListQueue(pb.ListQueueRequest())
     told = await ada.tasks.ExplainTask(pb.ExplainTaskRequest(id=task.id))

@@ -41,7 +41,7 @@ async def test_building_a_long_queue_does_not_block_the_event_loop(
     for name in ("one", "other"):
         await ada.tasks.CreateTask(tasks.CreateTaskRequest(spec=make_spec(name=name)))
     waits = (Wait(i, WaitReason.NOT_ENOUGH_NODES, "x", 3 - i) for i in (1, 2))
-    platform.scheduling.found = seen = Seen(*waits)
+    platform.scheduling.known_waits = seen = Seen(*waits)
     queue = (await ada.tasks.ListQueue(tasks.ListQueueRequest())).tasks
     assert [task.id for task in queue] == [2, 1]
     assert seen.threads

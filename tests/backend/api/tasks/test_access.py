@@ -174,7 +174,7 @@ async def a_grant(platform: Any, thing: Thing) -> None:
 
 async def an_image(platform: Any, thing: Thing) -> None:
     """One of the thing's user group."""
-    platform.registries.found[f"r.example/{thing.user}/i:latest"] = "sha256:" + "0" * 64
+    platform.registries.digests[f"r.example/{thing.user}/i:latest"] = "sha256:" + "0" * 64
     root, reference = await platform.caller("root"), f"r.example/{thing.user}/i"
     image = Image(name=thing.kind, reference=reference, user_groups=[thing.user_group])
     await root.images.SetImage(image_service_pb2.SetImageRequest(image=image))
@@ -231,7 +231,7 @@ async def a_message(platform: Any, thing: Thing) -> None:
 async def a_webhook(platform: Any, thing: Thing) -> None:
     url = "https://hooks.example.org/x"
     hook = Webhook(thing.user, thing.kind, url, ("ended",), Format.JSON, "", "whsec_AAAA", 1.0)
-    await platform.webhook_rooms.webhooks.save(hook)
+    await platform.webhook_deps.webhooks.save(hook)
 
 
 async def a_mount_rule(platform: Any, thing: Thing) -> None:

@@ -148,7 +148,7 @@ async def test_queue_hides_names_of_tasks_of_others(platform: Any, make_spec: An
     ada, bob = await platform.caller("ada"), await platform.caller("bob")
     await submit(ada, make_spec, "mine")
     await submit(bob, make_spec, "his")
-    platform.scheduling.found = {
+    platform.scheduling.known_waits = {
         1: Wait(1, WaitReason.NOT_ENOUGH_NODES, "x", 2),
         2: Wait(2, WaitReason.NOT_ENOUGH_NODES, "secret", 1),
     }
@@ -167,10 +167,10 @@ async def test_why_a_task_waits(platform: Any, make_spec: Any) -> None:
     request = pb.CreateTaskRequest(spec=make_spec("mine", node_count=4))
     await ada.tasks.CreateTask(request)
     await platform.cluster.set_cordoned("n3", True, "fan", "olga")
-    platform.scheduling.found[2] = Wait(
+    platform.scheduling.known_waits[2] = Wait(
         2, WaitReason.NOT_ENOUGH_NODES, "needs 4 nodes", 2, Priority.NORMAL, (1,)
     )
-    platform.scheduling.given = Snapshot(
+    platform.scheduling.current_snapshot = Snapshot(
         1.0,
         tuple(platform.cluster.nodes().values()),
         tuple(map(sched_task, platform.task_manager.unfinished().values())),
@@ -207,8 +207,8 @@ async def test_unusable_nodes_are_counted_the_same_everywhere(
     )
     await platform.cluster.update_nodes(seen)
     await submit(ada, make_spec, "mine")
-    platform.scheduling.found[1] = Wait(1, WaitReason.NODES_UNUSABLE, "x", 1, Priority.NORMAL)
-    platform.scheduling.given = Snapshot(
+    platform.scheduling.known_waits[1] = Wait(1, WaitReason.NODES_UNUSABLE, "x", 1, Priority.NORMAL)
+    platform.scheduling.current_snapshot = Snapshot(
         1.0,
         tuple(platform.cluster.nodes().values()),
         tuple(map(sched_task, platform.task_manager.unfinished().values())),
@@ -236,8 +236,10 @@ async def test_remedy_for_a_held_task_is_suggested_once(platform: Any, make_spec
     ada = await platform.caller("ada")
     await submit(ada, make_spec, "mine")
     await ada.tasks.SuspendTask(pb.SuspendTaskRequest(id=1, hold=True))
-    platform.scheduling.found[1] = Wait(1, WaitReason.HELD, "held by its user", 0, Priority.NORMAL)
-    platform.scheduling.given = Snapshot(
+    platform.scheduling.known_waits[1] = Wait(
+        1, WaitReason.HELD, "held by its user", 0, Priority.NORMAL
+    )
+    platform.scheduling.current_snapshot = Snapshot(
         1.0,
         tuple(platform.cluster.nodes().values()),
         tuple(map(sched_task, platform.task_manager.unfinished().values())),

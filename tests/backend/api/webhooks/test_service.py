@@ -40,7 +40,7 @@ async def test_others_cannot_change_a_webhook(platform: Any, expect_refusal: Any
         async with expect_refusal() as why:
             await ask()
         assert why[0].code is C.NOT_FOUND
-    assert (await listed(ada), platform.letters) == (["phone"], [])
+    assert (await listed(ada), platform.sent_requests) == (["phone"], [])
 
 
 async def test_webhook_has_defaults_and_its_secret_is_returned_once(platform: Any) -> None:
@@ -50,7 +50,7 @@ async def test_webhook_has_defaults_and_its_secret_is_returned_once(platform: An
     assert made.secret.startswith("whsec_")
     again = await ada.webhooks.SetWebhook(a_request(news=["failed", "started", "failed"]))
     assert (list(again.webhook.news), again.secret) == (["started", "failed"], "")
-    kept = platform.webhook_rooms.webhooks.get("ada", "phone")
+    kept = platform.webhook_deps.webhooks.get("ada", "phone")
     assert kept.secret == made.secret
     assert again.webhook.create_time == made.webhook.create_time
 
@@ -88,7 +88,7 @@ async def test_invalid_requests_are_refused(
 async def test_server_without_webhooks_says_how_to_allow_them(
     platform: Any, expect_refusal: Any
 ) -> None:
-    platform.webhook_rooms.origins.clear()
+    platform.webhook_deps.origins.clear()
     ada = await platform.caller("ada")
     async with expect_refusal() as why:
         await ada.webhooks.SetWebhook(a_request())
@@ -111,7 +111,7 @@ async def test_sample_is_sent(platform: Any) -> None:
     await ada.webhooks.SetWebhook(a_request())
     answer = await ada.webhooks.TestWebhook(pb.TestWebhookRequest(name="phone"))
     assert answer.error == ""
-    assert [letter.url for letter in platform.letters] == [URL]
+    assert [letter.url for letter in platform.sent_requests] == [URL]
     await ada.webhooks.SetWebhook(a_request(url="https://hooks.example.org/refuses"))
     answer = await ada.webhooks.TestWebhook(pb.TestWebhookRequest(name="phone"))
     assert answer.error == "https://hooks.example.org did not take it: it answered 404"
