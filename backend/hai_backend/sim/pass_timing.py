@@ -22,7 +22,7 @@ from hai_backend.runtime import built_to_stay, collect_rarely
 from hai_backend.scheduler import Policy, SchedulerCache
 
 TaskFactory = Callable[[int, Random], SchedTask]
-"""Makes a task; each call gets a new number."""
+"""Makes a task from a number, which is new for each call, and a random generator."""
 
 
 def sizes(original: Snapshot) -> Mapping[str, int]:

@@ -43,7 +43,7 @@ OPTIONS = (
     click.Option(["--json"], metavar="OUT"),
     click.Option(["--report"], metavar="OUT.html"),
 )
-"""`hai simulate` has the same options and documents them."""
+"""The options of the command. `hai simulate` has the same options and documents them."""
 
 
 def main(

@@ -18,7 +18,7 @@ from hai_backend.sim.report.results import Result
 from hai_backend.sim.traces.reader import Trace, load
 
 DEFAULT = "default"
-"""The name of the policy when no --policy is given."""
+"""The name of the policy if there is no --policy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def read_inputs(request: Request, engine: Engine) -> Inputs:
 
 @contextmanager
 def _collected(found: list[Violation]) -> Iterator[None]:
-    """Collect violations, so that one invalid file does not hide problems of the next."""
+    """Collect the violations of the block, so that one invalid file does not hide problems of the next file."""
     try:
         yield
     except Invalid as error:

@@ -22,7 +22,7 @@ SYNTHETIC: Mapping[str, int] = {
     "users": 500,
     "groups": 20,
 }
-"""Names that --synthetic takes, with their defaults."""
+"""The names that --synthetic accepts, with their defaults."""
 
 _MAY_BE_0 = ("waiting", "running")
 

@@ -9,12 +9,12 @@ from typing import TextIO
 from hai_backend.sim.replay.job import Progress
 
 Watch = Callable[[str], Progress]
-"""Begins a bar of that name and returns what moves it."""
+"""Starts a progress bar with a name, and returns the function that updates it."""
 
 
 @contextmanager
 def progress_bars(out: TextIO) -> Iterator[Watch]:
-    """Bars below one another, while the block runs."""
+    """Show progress bars below one another within the block."""
     if not out.isatty():
         yield lambda label: _silent
         return

@@ -52,7 +52,7 @@ class Past:
 
     @property
     def span(self) -> str:
-        """Length of the recorded arrivals, as text."""
+        """The length of the recorded arrivals as text."""
         seconds = self.snapshot.now - self.since
         return f"{seconds / DAY:.1f} days" if seconds >= DAY else f"{seconds / 3600:.0f} hours"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from hai_backend.domain.priority import Priority
 
 Progress = Callable[[int, int, float], None]
-"""Called now and then: jobs done, jobs in all, seconds on the virtual clock."""
+"""Reports progress: finished jobs, all jobs, seconds on the virtual clock."""
 
 
 @dataclass(frozen=True, slots=True)

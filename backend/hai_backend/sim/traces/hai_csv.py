@@ -12,11 +12,11 @@ from hai_backend.sim.traces.rows import (
     ReadLog,
     Row,
     bad_trace,
-    duration,
     level,
+    parse_count,
+    parse_duration,
+    parse_seconds,
     require_columns,
-    seconds,
-    whole,
 )
 
 NODES = "nodes_8gpu"
@@ -65,10 +65,10 @@ def _row(line: int, cell: Mapping[str, str], log: ReadLog) -> Row:
         line=line,
         name=cell.get("group_or_vc", ""),
         user=_filled(cell, ("user", "user_synth"))[1] or UNKNOWN_USER,
-        submit=log.value(line, "submit_s", cell["submit_s"], seconds, 0.0),
-        duration=log.value(line, "duration_s", cell["duration_s"], duration, 0.0),
-        gpus=log.value(line, "gpus", cell["gpus"], whole, 0),
-        nodes=log.value(line, NODES, cell[NODES], whole, None) if cell.get(NODES) else None,
+        submit=log.value(line, "submit_s", cell["submit_s"], parse_seconds, 0.0),
+        duration=log.value(line, "duration_s", cell["duration_s"], parse_duration, 0.0),
+        gpus=log.value(line, "gpus", cell["gpus"], parse_count, 0),
+        nodes=log.value(line, NODES, cell[NODES], parse_count, None) if cell.get(NODES) else None,
         priority=log.value(line, column, text, level, Priority.NORMAL) if text else Priority.NORMAL,
     )
 

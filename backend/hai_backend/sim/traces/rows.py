@@ -81,7 +81,7 @@ def require_columns(source: str, line: int, present: Sequence[str], needed: Sequ
         )
 
 
-def seconds(text: str) -> float:
+def parse_seconds(text: str) -> float:
     """A finite number. Raises ValueError with a sentence."""
     if not math.isfinite(value := to_float(text)):
         raise ValueError(f"{text!r} is not a number of seconds; write one such as 3600 or 0.5")
@@ -96,15 +96,15 @@ def to_float(text: str) -> float:
         return math.nan
 
 
-def duration(text: str) -> float:
+def parse_duration(text: str) -> float:
     """Seconds, none below 0. Raises ValueError."""
-    value = seconds(text)
+    value = parse_seconds(text)
     if value < 0:
         raise ValueError(f"{text!r} is negative; a job runs 0 seconds or more")
     return value
 
 
-def whole(text: str) -> int:
+def parse_count(text: str) -> int:
     """A whole number from 0; spreadsheets write 8 as 8.0. Raises ValueError."""
     value = to_float(text)
     if not (math.isfinite(value) and value >= 0 and value.is_integer()):

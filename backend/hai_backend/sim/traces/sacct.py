@@ -15,8 +15,8 @@ from hai_backend.sim.traces.rows import (
     ReadLog,
     Row,
     bad_trace,
+    parse_count,
     require_columns,
-    whole,
 )
 
 _NEEDED = ("JobID", "Submit", "Start", "End")
@@ -99,7 +99,7 @@ def _row(line: int, cell: Mapping[str, str], log: ReadLog) -> Row:
         submit=submit,
         duration=max(0.0, end - start),
         gpus=_gpus(cell.get("AllocTRES", "")),
-        nodes=log.value(line, "NNodes", nodes, whole, None) if nodes else None,
+        nodes=log.value(line, "NNodes", nodes, parse_count, None) if nodes else None,
         priority=_level(cell),
     )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hai_backend.sim.traces.rows import UNKNOWN_USER, ReadLog, Row, seconds
+from hai_backend.sim.traces.rows import UNKNOWN_USER, ReadLog, Row, parse_seconds
 
 _COLUMNS = 18
 _SUBMIT, _RUN, _PROCESSORS, _REQUESTED, _USER, _PROGRAM, _QUEUE = 1, 3, 4, 7, 11, 13, 14
@@ -46,7 +46,9 @@ def rows(lines: Sequence[str], log: ReadLog) -> list[Row]:
 
 
 def _add(found: list[Row], line: int, columns: Sequence[str], log: ReadLog) -> None:
-    number = {i: log.value(line, name, columns[i], seconds, _UNKNOWN) for i, name in _NAMES.items()}
+    number = {
+        i: log.value(line, name, columns[i], parse_seconds, _UNKNOWN) for i, name in _NAMES.items()
+    }
     size = number[_PROCESSORS] if number[_PROCESSORS] > 0 else number[_REQUESTED]
     if number[_RUN] < 0:
         log.skipped["without a run time"] += 1
