@@ -29,7 +29,7 @@ Stream = Callable[[Any, aio.ServicerContext], AsyncIterator[Any]]
 
 
 class Scripted:
-    """A server whose answers a test writes: `unary[METHOD]` and `streams[METHOD]`; it counts the calls."""
+    """A server whose answers a test sets in `unary[METHOD]` and `streams[METHOD]`. It records the calls."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -44,7 +44,7 @@ class Scripted:
         return Profile("test", f"127.0.0.1:{self.port}", "secret")
 
     async def start(self) -> None:
-        """Serve; on the same port as before."""
+        """Start serving, on the same port as before."""
         server = aio.server(options=[("grpc.so_reuseport", 0)])
         add_TaskServiceServicer_to_server(_Tasks(self), server)
         add_LogServiceServicer_to_server(_Logs(self), server)
@@ -54,7 +54,7 @@ class Scripted:
         self._server = server
 
     async def stop(self, grace: float | None = None) -> None:
-        """Die at once: streams and calls break. With grace, those that there are may end."""
+        """Stop at once, so that streams and calls break. With grace, running ones may finish."""
         if self._server is not None:
             await self._server.stop(grace)
             self._server = None
@@ -111,7 +111,7 @@ def _bound(script: Scripted, name: str) -> Answer:
 def refusal(
     code: grpc.StatusCode, message: str, reason: str = "", fields: tuple[tuple[str, str], ...] = ()
 ) -> Answer:
-    """An answer that refuses with google.rpc details, as the server writes them."""
+    """Return an answer that fails with google.rpc details, as the server writes them."""
     details: list[Any] = [ErrorInfo(reason=reason, domain="hai.dev")] if reason else []
     if fields:
         violations = [BadRequest.FieldViolation(field=f, description=d) for f, d in fields]
@@ -132,7 +132,7 @@ def _packed(message: Any) -> AnyMessage:
 
 @pytest.fixture
 async def scripted() -> AsyncIterator[Scripted]:
-    """A started scripted server."""
+    """Run a scripted server."""
     server = Scripted()
     await server.start()
     yield server
@@ -141,7 +141,7 @@ async def scripted() -> AsyncIterator[Scripted]:
 
 @pytest.fixture
 async def two_servers() -> AsyncIterator[tuple[Scripted, Scripted]]:
-    """Two servers."""
+    """Run two scripted servers."""
     servers = Scripted(), Scripted()
     for server in servers:
         await server.start()
@@ -152,16 +152,16 @@ async def two_servers() -> AsyncIterator[tuple[Scripted, Scripted]]:
 
 @pytest.fixture
 def refuse() -> Callable[..., Answer]:
-    """See `refusal`."""
+    """Return `refusal`."""
     return refusal
 
 
 async def forever(request: Any, context: aio.ServicerContext) -> Any:
-    """An answer that never comes."""
+    """Never answer."""
     await asyncio.Event().wait()
 
 
 @pytest.fixture
 def never() -> Answer:
-    """See `forever`."""
+    """Return `forever`."""
     return forever

@@ -1,4 +1,4 @@
-"""A command whose output is a closed pipe."""
+"""Tests of a command whose output is a closed pipe."""
 
 from __future__ import annotations
 

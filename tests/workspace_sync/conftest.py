@@ -26,7 +26,9 @@ from tests.support.servers import server_process
 
 
 def tree_of(text: str) -> Tree:
-    """`a=1 b*=2 d/ d/x=3@9 l>a p!`: file, executable, directory, newer file, link, problem."""
+    """Return a tree from a text such as `a=1 b*=2 d/ d/x=3@9 l>a p!`: file, executable, directory, newer file, link,
+    problem.
+    """
     return dict(_item(token) for token in text.split())
 
 
@@ -62,53 +64,53 @@ def _surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="session")
 def profile() -> Iterator[Profile]:
-    """A real server in a process of its own, one for all tests; each takes a workspace of its own."""
+    """Run a real server in a separate process for all tests. Each test uses its own workspace."""
     with server_process() as server:
         yield server.profile()
 
 
 @dataclass
 class Laptop:
-    """A directory with a session; several of one name share a workspace."""
+    """A directory with a session. Laptops with the same workspace name share a workspace."""
 
     root: Path
     session: Session
-    cluster: Path  # the server's side
+    cluster: Path  # the directory on the server
 
     def write(self, path: str, content: str | bytes = "x", mode: int = 0o644) -> None:
-        """A file, as an editor saves it."""
+        """Write a file as an editor does."""
         target = self.root / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(content.encode() if isinstance(content, str) else content)
         target.chmod(mode)
 
     def read(self) -> dict[str, bytes]:
-        """All files here."""
+        """Return all local files."""
         return contents(self.root)
 
     def on_cluster(self) -> dict[str, bytes]:
-        """All files on the cluster."""
+        """Return all files on the cluster."""
         return contents(self.cluster)
 
     async def sync(
         self, mode: Mode = Mode.SYNC, policy: Policy = Policy.REFUSE, **more: Any
     ) -> Report:
-        """One sync, as a new process would do it."""
+        """Sync as a new process would."""
         self.session.index.close()
         self.session = open_session(self.session.workspace, self.session.remote.connection)
         return await self.session.sync(SyncOptions(Rules(mode, policy), **more))
 
     async def push(self, **more: Any) -> Report:
-        """Only there."""
+        """Sync with mode PUSH."""
         return await self.sync(Mode.PUSH, **more)
 
     async def pull(self, **more: Any) -> Report:
-        """Only here."""
+        """Sync with mode PULL."""
         return await self.sync(Mode.PULL, **more)
 
 
 def contents(root: Path) -> dict[str, bytes]:
-    """Files below a root, without ours, where a sync that runs makes and removes directories."""
+    """Return the files below a root, except in the private directory, which changes during a sync."""
     found = {}
     for folder, folders, files in os.walk(root):
         folders[:] = [name for name in folders if name != ".hfai"]
@@ -120,7 +122,7 @@ def contents(root: Path) -> dict[str, bytes]:
 
 @contextmanager
 def locked_elsewhere(state: Path) -> Iterator[None]:
-    """Another process syncs this directory: a lock belongs to who has opened the file."""
+    """Hold the lock of this directory as another process does: a lock belongs to the open file."""
     with (state / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -128,13 +130,13 @@ def locked_elsewhere(state: Path) -> Iterator[None]:
 
 @pytest.fixture
 def locked_by_other() -> Callable[[Path], AbstractContextManager[None]]:
-    """`with held(state)`: another process syncs it meanwhile."""
+    """Return `locked_elsewhere`."""
     return locked_elsewhere
 
 
 @pytest.fixture
 async def connection(profile: Profile) -> AsyncIterator[Connection]:
-    """To the server."""
+    """Return a connection to the server."""
     connection = Connection(profile)
     yield connection
     await connection.close()
@@ -144,7 +146,7 @@ async def connection(profile: Profile) -> AsyncIterator[Connection]:
 async def laptops(
     connection: Connection, tmp_path: Path
 ) -> AsyncIterator[Callable[[str], Awaitable[Laptop]]]:
-    """Makes laptops of one workspace."""
+    """Return a function that makes laptops of one workspace."""
     name = f"w-{uuid.uuid4().hex[:12]}"
     made: list[Laptop] = []
 
@@ -164,5 +166,5 @@ async def laptops(
 
 @pytest.fixture
 async def laptop(laptops: Callable[[str], Awaitable[Laptop]]) -> Laptop:
-    """One."""
+    """Return one laptop."""
     return await laptops("laptop")

@@ -11,7 +11,7 @@ import pytest
 from hai_sync import hashing
 from hai_sync.hashing import open_file, read_all
 
-# read before it was written: the kernel notes the next time
+# with an access time before the modification, the kernel updates it at the next read
 LONG_AGO = (
     1_000_000_000,
     1_600_000_000,

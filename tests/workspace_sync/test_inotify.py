@@ -13,7 +13,7 @@ from hai_sync.watch import inotify
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """With a directory, a link to it, and one to a directory outside."""
+    """Create a root with a directory, a link to it, and a link to a directory outside."""
     monkeypatch.setattr(inotify, "WAIT_SECONDS", 0.01)
     for folder in ("root/d/e", "outside"):
         (tmp_path / folder).mkdir(parents=True)
@@ -23,7 +23,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 async def paths_of(watcher) -> set[str] | None:
-    """The next that are told."""
+    """Return the next reported paths."""
     async for paths in watcher:
         if paths is None or paths:
             return paths

@@ -57,7 +57,9 @@ def test_a_fast_disk_is_read_by_one_thread(tmp_path: Path, monkeypatch) -> None:
 @pytest.mark.usefixtures("slow_storage")
 def test_slow_storage_is_read_by_many_threads(tmp_path: Path, monkeypatch) -> None:
     tree(tmp_path)
-    together = threading.Barrier(5, timeout=20)  # nobody goes on before five directories are read
+    together = threading.Barrier(
+        5, timeout=20
+    )  # all threads wait until five directories are being read
     real = prefetch_walk.list_directory
 
     def listed(folder: str) -> prefetch_walk.Items:
@@ -88,7 +90,7 @@ def test_a_large_directory_is_stated_in_parallel(tmp_path: Path, monkeypatch) ->
     real, numbers = prefetch_walk.stat_entries, itertools.count(1)
 
     def counting_stat(items: prefetch_walk.Items) -> None:
-        if 1 < next(numbers) < 7:  # by the first one storage was found to be slow
+        if 1 < next(numbers) < 7:  # the first directory showed that storage is slow
             together.wait()
         real(items)
 
@@ -118,7 +120,7 @@ def test_a_directory_removed_meanwhile_is_missing(tmp_path: Path) -> None:
     with closing(PrefetchWalk()) as reader:
         (item,) = reader.read(str(tmp_path))
         (tmp_path / "gone").unlink()
-        assert item.stat(follow_symlinks=False).st_size == 1  # as it was when it was looked at
+        assert item.stat(follow_symlinks=False).st_size == 1  # as it was when it was listed
 
 
 async def test_a_cancelled_scan_does_not_wait_for_the_walk(laptop, monkeypatch) -> None:

@@ -21,7 +21,7 @@ def a_path(chance: random.Random, root: Path) -> Path:
 
 
 def edit(chance: random.Random, root: Path) -> set[Path]:
-    """Do something to a tree; what inotify would tell of, and maybe less of what is below."""
+    """Make an edit in a tree. Return the paths that inotify would report, possibly without some of those below."""
     path = a_path(chance, root)
     below = set(path.rglob("*")) if path.is_dir() else set()
     if any(above.is_file() for above in path.parents):
@@ -65,7 +65,7 @@ def test_a_rescan_finds_the_same_as_a_full_scan(tmp_path: Path, seed: int) -> No
 
 
 def test_a_missing_path_requires_no_full_scan(tmp_path: Path) -> None:
-    """A directory is removed with all in it: each of its files is told of, and every second path is a temporary one."""
+    """A directory is removed with all its files. Each of them is reported, and every second path is a temporary one."""
 
     class Counted(dict[str, Entry]):
         reads = 0

@@ -25,7 +25,7 @@ NEW = Entry(Kind.FILE, b"n" * 32, 3)
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A tree with a file, a directory, and somewhere outside that must never be touched."""
+    """Create a tree with a file and a directory, and a directory outside that must never change."""
     root = tmp_path / "root"
     (root / "d").mkdir(parents=True)
     (root / "a").write_text("old")
@@ -36,7 +36,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def transition(root: Path, fault_hook: FaultHook = lambda step: None) -> Transition:
-    """With contents at hand for every file."""
+    """Return a transition with staged contents for every file."""
     found = scan(root, ScanCache(), Filter())
     hold = root.parent / "hold"
     hold.mkdir(exist_ok=True)
@@ -102,7 +102,7 @@ def test_a_write_into_a_replaced_file_is_saved(root: Path) -> None:
 
 
 def test_a_file_replaced_at_the_last_moment_is_saved(root: Path) -> None:
-    """As editors save: a new file gets the name, here between our last look and our own rename."""
+    """An editor gives the name to a new file between the last check and the rename by the sync."""
 
     def editor(step: str) -> None:
         if step == "overwrite":
@@ -179,7 +179,7 @@ def test_a_full_disk_stops_and_is_reported(root: Path) -> None:
     )
     assert "c" not in done.problems
     assert "b" in done.problems
-    assert (root / "a").read_text() == "new"  # it came before
+    assert (root / "a").read_text() == "new"  # this change comes first
     assert not (root / "b").exists()
 
 
@@ -215,6 +215,6 @@ def test_times_in_the_future_or_before_1970_are_not_trusted(root: Path) -> None:
     found = scan(root, ScanCache(), Filter())
     cache = ScanCache(found.fingerprints, lambda: entries(root), found.scanned_at_ns)
     again = scan(root, cache, Filter())
-    assert "a" in again.changed  # it may change without its time moving on
+    assert "a" in again.changed  # the file may change without a later time
     assert found.tree["d/x"].mtime_ns == 0
     assert fingerprint((root / "a").lstat()) == again.fingerprints["a"]

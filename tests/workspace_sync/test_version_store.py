@@ -17,7 +17,7 @@ TODAY = 20_000 * DAY_SECONDS
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """A file that is about to be kept."""
+    """Return a file that is about to be saved."""
     path = tmp_path / "held"
     path.write_text("whole")
     return path
@@ -25,7 +25,7 @@ def source(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The store lies on another file system than what comes into it."""
+    """Put the store on another file system than the files."""
     rename = os.rename
 
     def between(source: str | Path, target: str | Path) -> None:
@@ -85,7 +85,7 @@ def test_an_incomplete_copy_of_a_killed_process_is_no_version(source: Path, tmp_
 
 
 def store_at(now: float, tmp_path: Path) -> VersionStore:
-    """A store with one version of a time."""
+    """Return a store with one version of a given time."""
     source = tmp_path / "held"
     source.write_text("whole")
     store = VersionStore(tmp_path / "kept", str(int(now * 1000)))

@@ -15,7 +15,7 @@ from hai.client.connection.cancellation import (
 
 
 async def cancelled_part() -> None:
-    """Waits for a task that somebody else has cancelled."""
+    """Await a task that was cancelled by other code."""
     part = asyncio.ensure_future(asyncio.Event().wait())
     asyncio.get_running_loop().call_soon(part.cancel)
     await part

@@ -53,7 +53,7 @@ async def test_the_next_address_is_used_when_the_server_dies(two_servers: Any) -
 async def test_a_restarted_server_is_used_at_once(
     scripted: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """gRPC would wait, ever longer, before it tries again."""
+    """gRPC itself would wait longer and longer before it tries again."""
     slow = {**dict(transport._OPTIONS), "grpc.initial_reconnect_backoff_ms": 60_000}
     slow["grpc.max_reconnect_backoff_ms"] = 60_000
     monkeypatch.setattr(transport, "_OPTIONS", tuple(slow.items()))
@@ -65,7 +65,7 @@ async def test_a_restarted_server_is_used_at_once(
             with pytest.raises(errors.Unreachable):
                 await client.tasks.suspend(7)
             await scripted.start()
-            if fresh:  # a moment ago it was not there
+            if fresh:  # the server did not exist a moment ago
                 with pytest.raises(errors.Unreachable):
                     await client.tasks.suspend(7)
             else:

@@ -22,13 +22,13 @@ AWAY = (StatusCode.UNAVAILABLE, "Socket closed")
 OK = (StatusCode.OK, "")
 TIRED = (StatusCode.CANCELLED, "tired")
 
-LARGE = bytes(1024 * 1024)  # a few of them fill every window
+LARGE = bytes(1024 * 1024)  # a few of these fill every flow-control window
 
 
 class Calls(grpc.GenericRpcHandler):  # type: ignore[type-arg]
-    """A server that reads nothing of what it is sent."""
+    """A service that reads none of its requests."""
 
-    quiet: ClassVar[asyncio.Event]  # the client says nothing more
+    quiet: ClassVar[asyncio.Event]  # the client sends nothing more
 
     def __init__(self, channel: aio.Channel | None = None) -> None:
         if channel is not None:
@@ -70,7 +70,7 @@ async def _one_answer(
 
 
 class Server:
-    """Serves `Calls` in this process; `channel` leads to it."""
+    """Serves `Calls` in this process, with a channel to it."""
 
     def __init__(self) -> None:
         self.server = aio.server()
@@ -104,7 +104,7 @@ async def connection(server: Server) -> AsyncIterator[Connection]:
 
 @pytest.fixture
 async def silent() -> AsyncIterator[Server]:
-    """A server that accepts connections and says nothing."""
+    """Run a server that accepts connections and sends nothing."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = Server()
         server.channel = aio.insecure_channel(f"127.0.0.1:{listener.getsockname()[1]}")
@@ -113,7 +113,7 @@ async def silent() -> AsyncIterator[Server]:
 
 
 async def end_of(work: Any) -> tuple[StatusCode, str | None]:
-    """How it ends; an asyncio task of its own, so that a CancelledError out of it is seen for what it is."""
+    """Return how a call ends. It runs in a separate asyncio task, so that a CancelledError is recognized."""
     task = asyncio.ensure_future(work)
     await asyncio.wait([task], timeout=10)
     assert task.done(), "it hangs"
@@ -133,17 +133,19 @@ async def write_for_ever(call: Any) -> None:
 
 
 async def settled() -> None:
-    """Long enough that reads and writes are blocked."""
+    """Wait until reads and writes are blocked."""
     await asyncio.sleep(0.1)
 
 
-# what gRPC does
+# the behaviour of gRPC itself
 
 
 async def test_grpc_raises_cancelled_error_in_the_reader_of_a_cancelled_call(
     server: Server,
 ) -> None:
-    """Why StreamCall is needed. When this fails, gRPC has changed, and much of StreamCall may go."""
+    """This behaviour is the reason for StreamCall. If the test fails, gRPC has changed, and StreamCall can be
+    simplified.
+    """
     call = server.call("one_answer")
     reading = asyncio.ensure_future(read_all(call))
     await settled()
@@ -164,7 +166,7 @@ async def test_grpc_blocks_the_writer_of_a_call_cancelled_before_connecting(
     writing.cancel()
 
 
-# ends that the server makes
+# calls that the server ends
 
 
 async def test_all_answers_then_ok(server: Server) -> None:
@@ -237,7 +239,7 @@ async def test_a_lost_connection_ends_reader_and_writer(silent: Server) -> None:
     await channel.close()
 
 
-# ends that we make
+# calls that the client ends
 
 
 async def test_a_cancelled_call_does_not_raise_cancelled_error(server: Server) -> None:
@@ -318,7 +320,7 @@ async def test_a_call_without_requests_yields_its_answers(server: Server) -> Non
     assert await end_of(reading) == TIRED
 
 
-# ends of the asyncio task
+# calls whose asyncio task ends
 
 
 @pytest.mark.parametrize("work", [read_all, write_for_ever], ids=["reading", "writing"])
@@ -371,7 +373,7 @@ async def test_a_timeout_around_a_read_raises_timeout_error(server: Server) -> N
 
 
 async def test_a_cancelled_call_fails_its_task_group(server: Server) -> None:
-    """As an error, which ends the siblings; a CancelledError would end this part alone, unnoticed."""
+    """The call raises an error, which ends the siblings. A CancelledError would silently end only this part."""
     stream, waiting = server.open("one_answer"), asyncio.ensure_future(asyncio.Event().wait())
 
     async def together() -> None:
@@ -402,7 +404,7 @@ async def test_a_failing_task_group_cancels_its_reader(server: Server) -> None:
     assert stream.done
 
 
-# what is written when a call ends
+# writes at the end of a call
 
 
 async def much() -> AsyncGenerator[bytes, None]:
@@ -412,7 +414,7 @@ async def much() -> AsyncGenerator[bytes, None]:
 
 async def test_a_writer_with_many_requests_receives_a_refusal(connection: Connection) -> None:
     stub = connection.stub(Calls)
-    for _ in range(20):  # nine of ten were told of a lost connection
+    for _ in range(20):  # without StreamCall, nine of ten reported a lost connection
         with pytest.raises(Denied, match=r"^not yours$"):
             await anext(connection.duplex(stub.refuse, much()))
 
@@ -425,7 +427,7 @@ async def test_a_writer_with_many_requests_receives_all_answers(connection: Conn
 
 
 async def test_no_request_waits_for_a_call_that_has_ended(connection: Connection) -> None:
-    """As in a tunnel, whose user says nothing for a while."""
+    """An example is a tunnel whose user sends nothing for a while."""
     requests = _one_and_then()
     with pytest.raises(Denied):
         await anext(connection.duplex(connection.stub(Calls).refuse_quiet, requests))
@@ -449,7 +451,7 @@ async def _lacking() -> AsyncGenerator[bytes, None]:
 
 
 class Scripted:
-    """A call whose status is set by hand, as often as one likes."""
+    """A call whose status a test sets, any number of times."""
 
     def __init__(self) -> None:
         self._told: list[Callable[[Scripted], None]] = []

@@ -28,7 +28,7 @@ from hai.v1.task_service_pb2 import WatchTasksResponse
 
 
 async def versions(request: Any, context: Any) -> AsyncIterator[WatchTasksResponse]:
-    """Three changes after the version asked for, then silence."""
+    """Answer with three changes after the requested version, then wait forever."""
     for version in range(request.after_version + 1, request.after_version + 4):
         yield WatchTasksResponse(version=version)
     await asyncio.Event().wait()
@@ -101,7 +101,7 @@ async def test_a_refused_watch_raises_the_error(scripted, refuse) -> None:
 
 
 async def lines(request: Any, context: Any) -> AsyncIterator[TailLogsResponse]:
-    """Lines 0 … 5 from the cursor on, two at a time; the stream ends after the last one."""
+    """Answer with lines 0 to 5 from the cursor on, two at a time, and end after the last one."""
     for number in range(int(request.cursor or 0), 6, 2):
         texts = [LogLine(text=str(n)) for n in (number, number + 1)]
         yield TailLogsResponse(lines=texts, cursor=str(number + 2))
@@ -214,7 +214,7 @@ async def test_a_wait_for_several_tasks_names_the_unfinished_one(scripted) -> No
 
 
 class Stream:
-    """Says numbers, and knows how many it was asked for and whether it was closed."""
+    """Yields numbers, and counts how many were read and whether it was closed."""
 
     def __init__(self, *numbers: int, endless: bool = True, failure: Exception | None = None):
         self._numbers = numbers

@@ -25,7 +25,7 @@ from hai.v1.task_spec_pb2 import AfterSpec, OptionsSpec, TaskSpec
 
 
 def flaky(refusal: Any, times: int, answer: Any) -> Any:
-    """Refuse so many times, then answer."""
+    """Return an answer that fails so many times, then succeeds."""
     left = [times]
 
     async def call(request: Any, context: Any) -> Any:
@@ -136,7 +136,7 @@ async def test_every_call_has_a_deadline(scripted, never) -> None:
 
 
 async def test_the_error_about_an_unreachable_server_names_the_address() -> None:
-    with socket.socket() as taken:  # bound but not listening: nobody answers there
+    with socket.socket() as taken:  # bound but not listening, so that connections are refused
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         async with Client(Profile("test", address)) as client:
@@ -208,7 +208,7 @@ async def test_the_message_of_an_unavailable_server_is_kept(scripted, refuse) ->
 
 
 def test_a_connection_that_breaks_during_a_write_is_unreachable() -> None:
-    """As a push finds it whose server is killed, or whose line is cut."""
+    """This happens to a push whose server is killed, or whose connection breaks."""
     error = AioRpcError(StatusCode.INTERNAL, Metadata(), Metadata(), "Internal error from Core")
     reported = to_error(error, "host:1")
     assert (type(reported), reported.reason) == (errors.Unreachable, "UNREACHABLE")
@@ -240,7 +240,7 @@ async def test_fields_that_a_server_knows_by_number_are_named(scripted, refuse) 
 async def test_nothing_is_submitted_to_a_server_that_ignores_after(
     scripted,
 ) -> None:
-    """As all that were made before there was `after`."""
+    """All servers from before `after` existed ignore it."""
     spec = TaskSpec(name="second", options=OptionsSpec(after=[AfterSpec(task=1)]))
 
     async def create(request, context):
@@ -310,7 +310,7 @@ async def test_a_missing_ca_file_is_reported() -> None:
 
 @pytest.mark.parametrize("kind", ["unary", "stream", "resumed"])
 async def test_closing_a_client_ends_its_calls_with_an_error(scripted, kind: str) -> None:
-    """gRPC cancels them, which looked as if the asyncio tasks around them had been cancelled."""
+    """gRPC cancels these calls, which looked as if the surrounding asyncio tasks had been cancelled."""
     asked = asyncio.Event()
 
     async def silence(request: Any, context: Any) -> None:

@@ -307,7 +307,7 @@ def test_an_invalid_option_changes_nothing(assignment: str, words: str) -> None:
 
 
 def messages(message: Descriptor) -> st.SearchStrategy[dict[str, Any]]:
-    """Any values for any fields of a message, as keyword arguments."""
+    """Generate any values for any fields of a message, as keyword arguments."""
     return st.fixed_dictionaries({}, optional={f.name: values(f) for f in message.fields})
 
 

@@ -31,11 +31,11 @@ ENTRIES: dict[str, Any] = {
     "roles": {"name": "worker", "count": 1},
     "after": {"task": 1},
 }
-"""What an entry of a list of mappings has at least."""
+"""The minimal entries of lists of mappings."""
 
 
 def document(path: str, value: object) -> dict[str, Any]:
-    """A task file that is right, but for this value at this path; `...` leaves the field out."""
+    """Return a valid task file with this value at this path. `...` removes the field."""
     made = copy.deepcopy(LEAST)
     at, keys = made, path.split(".")
     for key in keys[:-1]:
@@ -50,7 +50,7 @@ def document(path: str, value: object) -> dict[str, Any]:
 
 
 def violations_of(made: dict[str, Any]) -> dict[str, str]:
-    """What is wrong with a task file, by path."""
+    """Return the violations of a task file by path."""
     try:
         read_spec(made)
     except Invalid as error:
@@ -59,7 +59,7 @@ def violations_of(made: dict[str, Any]) -> dict[str, str]:
 
 
 LIMITS = [
-    # field, values that are right, values that are wrong, what is said of the wrong ones
+    # field, valid values, invalid values, the message about the invalid ones
     ("version", [2], [0, 1, 3, -2, 2**31 - 1], "must be 2"),
     ("name", ["a", "a b", "任务", "x" * 511, 7, 1.5, "-"], ["a(", ")b", "a\nb", "a\tb", "\u202ea", "a\0"], "parenth"),
     ("name", ["x" * 511], ["x" * 512], "at most 511"),
@@ -252,7 +252,7 @@ TEXT_OR_LIST = fields.SHELL_SPLIT | fields.COMMA_SPLIT
 
 
 def valid_by_field(made: dict[str, Any]) -> bool:
-    """What the validator says of a task file, without what only a comparison of values shows."""
+    """Return whether single fields and conditions are valid, without combinations of values."""
     reader, spec = SpecReader(), TaskSpec()
     reader.read_message(spec, from_python(made), "")
     found = Violations([*reader.violations, *single_violations(spec)])
@@ -276,7 +276,9 @@ FIELDS = dict(scalar_paths())
 
 @pytest.mark.parametrize("path", FIELDS)
 def test_the_schema_for_editors_accepts_what_the_validator_accepts(path: str) -> None:
-    words = fields.field_key(FIELDS[path]) in TEXT_OR_LIST  # how a text is split, no schema can say
+    words = (
+        fields.field_key(FIELDS[path]) in TEXT_OR_LIST
+    )  # a schema cannot express how a text is split
     pool = [value for value in POOL if not (words and isinstance(value, str))]
     made = [document(path, value) for value in pool]
     differ = [
@@ -313,8 +315,8 @@ def _merge(made: dict[str, Any], other: dict[str, Any]) -> None:
 
 
 FREE = {
-    "OptionsSpec.whole_life_state",  # any integer
-    "OptionsSpec.assigned_nodes",  # the server knows its nodes
+    "OptionsSpec.whole_life_state",  # any integer is valid
+    "OptionsSpec.assigned_nodes",  # only the server knows its nodes
 }
 
 
@@ -339,4 +341,4 @@ def test_a_large_spec_is_one_violation() -> None:
 def test_the_time_for_many_violations_is_linear() -> None:
     spec = read_spec(LEAST)
     spec.spec.parameters.extend(["\0"] * 80_000)
-    assert len(violations(spec)) == 80_001  # also the length of the command
+    assert len(violations(spec)) == 80_001  # the length of the command also counts

@@ -66,7 +66,7 @@ def test_the_sentence_names_silent_ranks_and_the_duration(
 
 
 def test_the_panel_uses_the_same_sentences() -> None:
-    """jupyter_ext/test/model.test.ts reads the same cases."""
+    """jupyter_ext/test/model.test.ts uses the same cases."""
     for case in json.loads((TESTDATA / "silence.json").read_text()):
         silence = SilentAgents(tuple(case["ranks"]), case["rank_count"], NOW)
         assert silent_agents_text(silence, NOW + case["seconds"]) == case["english"]

@@ -36,7 +36,7 @@ from hai_sync.workspace_dir import find_workspace
 def shell(
     profile: Profile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> Callable[..., tuple[int, str, str]]:
-    """Runs command lines in a new workspace."""
+    """Return a function that runs command lines in a new workspace."""
     monkeypatch.setenv("HAI_SERVER", profile.server)
     monkeypatch.setenv("HAI_TOKEN", profile.token)
     root = tmp_path / "root"
@@ -176,7 +176,9 @@ def test_settings_of_the_workspace_are_defaults_of_options(shell, monkeypatch) -
     monkeypatch.setattr(
         "hai_sync.cli.commands.transfer.RateLimit", lambda rate: paces.append(rate) or RateLimit()
     )
-    assert shell("push", "--conflict", "refuse")[0] == 1  # what is said counts
+    assert (
+        shell("push", "--conflict", "refuse")[0] == 1
+    )  # an option takes precedence over a setting
     assert shell("push")[0] == 0
     assert paces == [64 << 20] * 2
     for key in ("conflict", "bwlimit"):
@@ -218,7 +220,7 @@ def test_an_invalid_setting_fails_only_commands_that_use_it(shell) -> None:
 
 @contextmanager
 def _watching(*how: str) -> Iterator[None]:
-    """A daemon in a process of its own."""
+    """Run a daemon in a separate process."""
     command = [sys.executable, "-m", "hai_sync.cli.main", "watch"]
     subprocess.run([*command, "start", *how], check=True, capture_output=True)
     try:
@@ -282,7 +284,7 @@ main(["watch", "start", "--foreground", "--mode", sys.argv[1]])
 
 @pytest.mark.parametrize("mode", ["pull", "sync"])
 def test_a_daemon_of_an_older_version_is_not_relied_on(shell, mode) -> None:
-    """It did not say what its mode is, and with which server it speaks."""
+    """Such a daemon reports neither its mode nor its server."""
     Path("here").touch()
     shell("push")
     with subprocess.Popen([sys.executable, "-c", AN_OLDER_DAEMON, mode]):
@@ -374,7 +376,7 @@ def test_a_bug_report_has_versions_state_and_log(shell, monkeypatch) -> None:
     facts = json.loads(out)
     assert (code, "not a database" in facts["index"]["failed"]) == (0, True)
     assert "cannot reach the server" in facts["server"]["failed"]
-    assert (state / "index.sqlite").read_bytes() == b"no database"  # nothing is mended here
+    assert (state / "index.sqlite").read_bytes() == b"no database"  # the report changes nothing
 
 
 def test_a_large_push_is_announced_before_it_is_sent(shell, monkeypatch) -> None:
@@ -455,7 +457,7 @@ def test_restore_local_refuses_directories(shell) -> None:
 
 @pytest.fixture
 def distant_timezone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Where the clocks show another hour."""
+    """Use a time zone far away."""
     with monkeypatch.context() as patched:
         patched.setenv("TZ", "Asia/Tokyo")
         time.tzset()
@@ -477,10 +479,10 @@ def line_of(listed: str) -> str:
 
 @pytest.fixture
 def dying(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever is killed does not give back the right to write."""
+    """Run a command that is killed, so that it does not release the write lease."""
 
     async def killed(remote: Remote, lease: WorkspaceLease) -> None:
-        """Not a word."""
+        """Kill the process without output."""
 
     monkeypatch.setattr(Remote, "_release", killed)
 
@@ -562,7 +564,7 @@ def test_remove_asks_and_download_fetches(shell) -> None:
     assert Path("../copy/out/a.txt").read_text() == "a"
     assert shell("remove", name, "-f", "*.txt", "--dry-run")[1] == "out/a.txt\n"
     assert shell("remove", name, "-f", "../x", "-y")[0] == 2
-    for arguments in ((), ("-f", "*.txt")):  # without a terminal nobody answers
+    for arguments in ((), ("-f", "*.txt")):  # without a terminal no confirmation is possible
         code, _, err = shell("remove", name, *arguments)
         assert code == 2
         assert "hint: confirm with --yes" in err
@@ -575,7 +577,7 @@ def test_remove_asks_and_download_fetches(shell) -> None:
 
 @pytest.fixture
 def cluster(shell) -> Callable[[str], None]:
-    """What the cluster has in `train.py` and `latest`, a link to it; nothing of it is here any more."""
+    """Push `train.py` and `latest`, a link to it, and remove both locally."""
 
     def has(content: str) -> None:
         Path("train.py").write_text(content)
@@ -670,7 +672,7 @@ def test_download_waits_for_the_lock(shell, locked_by_other) -> None:
 
 @pytest.fixture
 def ran(shell, profile: Profile) -> Callable[[str], int]:
-    """Runs a script on the revision that is pushed, and answers the number of that task."""
+    """Return a function that runs a script as a task on the pushed revision, and returns the id of the task."""
 
     async def submit(spec: TaskSpec) -> int:
         async with Client(profile) as client:
@@ -730,7 +732,7 @@ def test_files_of_a_task_can_be_removed(shell, ran) -> None:
     assert shell("ls", "--tasks")[1] == ""
     assert shell("remove", name, "--task", str(task), "--yes")[0] == 3
     assert shell("remove", name, "--task", "1", "-f", "x", "--yes")[0] == 2
-    assert shell("ls")[0] == 0  # the workspace stays
+    assert shell("ls")[0] == 0  # the workspace still exists
 
 
 def test_files_that_a_task_changed_overwrite_no_local_files(shell, ran) -> None:
@@ -837,7 +839,7 @@ def test_a_push_with_a_rate_limit_and_one_job_is_complete(shell) -> None:
 
 
 def test_a_killed_push_does_not_block_the_next_one(shell) -> None:
-    for number in range(10):  # more than wait for the line
+    for number in range(10):  # more than the pipe can buffer
         Path(f"{number}").write_bytes(os.urandom(1_500_000))
     command = [sys.executable, "-m", "hai_sync.cli.main", "push", "--json", "--bwlimit", "6M"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as push:
@@ -873,7 +875,7 @@ def test_a_waiting_command_can_be_interrupted(shell, locked_by_other) -> None:
 
 @contextmanager
 def _waiting(verb: str) -> Iterator[subprocess.Popen[str]]:
-    """A process that says that it waits."""
+    """Start a command and wait until it reports that it waits for the lock."""
     command = [sys.executable, "-m", "hai_sync.cli.main", verb]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr
@@ -1082,7 +1084,7 @@ def test_a_closed_pipe_is_no_error(shell, command: str) -> None:
     shell("push")
     Path("long").write_text("another line\n" * 50_000)
     program = f"{sys.executable} -m hai_sync.cli.main {command} | head -1; exit ${{PIPESTATUS[0]}}"
-    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}  # else Python loses the rest without a word
+    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}  # otherwise Python drops the rest silently
     done = subprocess.run(["bash", "-c", program], env=buffered, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (141, b"")
     assert len(done.stdout.splitlines()) == 1

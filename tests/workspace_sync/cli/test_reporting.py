@@ -18,7 +18,7 @@ from hai_sync.core.reconcile_options import Conflict, Outcome
 from hai_sync.session.options import Report
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-# seconds since the one before it, files and bytes that were done then
+# seconds since the previous report, then completed files and bytes
 Step = tuple[float, int, int]
 
 

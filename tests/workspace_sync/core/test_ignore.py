@@ -16,7 +16,7 @@ from hai_sync.scan import Filter, ScanCache, scan
 
 
 def ignore(files: dict[str, str]) -> Ignore:
-    """From the text of a .gitignore per directory."""
+    """Build rules from the text of one .gitignore per directory."""
     rule_sets = {f: RuleSet([(f"{f}/.gitignore", t.splitlines())]) for f, t in files.items()}
     return Ignore(rule_sets)
 
@@ -106,7 +106,7 @@ RULES = st.lists(PATTERN, min_size=1, max_size=4)
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One for all examples: each has a directory of its own in it."""
+    """Create one repository for all examples. Each example has its own directory in it."""
     root = tmp_path_factory.mktemp("git")
     subprocess.run(["git", "init", "-q", str(root)], check=True)
     return root

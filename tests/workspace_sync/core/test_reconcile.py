@@ -1,8 +1,8 @@
 # ruff: noqa: E501 (tables: one case a line)
-"""Who wins: a table of named cases in each mode, policies, and what holds for all trees.
+"""Tests of the three-way merge: tables of named cases for modes and policies, and properties of all trees.
 
-An outcome is written as one line, sorted: R+a R~a R-a (created, modified, removed remotely), L… the
-same here, !a a conflict, .a held, #a a problem.
+An outcome is written as one sorted line: R+a R~a R-a (created, modified, removed remotely), L… the
+same locally, !a a conflict, .a a change of the other side only, #a a problem.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hai_sync.core.reconcile_options import Mode, Outcome, Policy, Rules
 Builder = Callable[[str], Tree]
 SIGN = {"create": "+", "modify": "~", "remove": "-"}
 
-# name, base, local, remote, and what sync, push and pull do
+# name, base, local, remote, and the outcomes of sync, push and pull
 TABLE = [
     ("nothing anywhere", "", "", "", "", "", ""),
     ("all the same", "a=1", "a=1", "a=1", "", "", ""),
@@ -137,7 +137,7 @@ RULED = [
 
 
 def line(outcome: Outcome) -> str:
-    """An outcome in one line; the digest of a conflict copy is written C."""
+    """Return an outcome as one line. The digest of a conflict copy is written as C."""
     labels = [_label("R", change) for change in outcome.to_remote]
     labels += [_label("L", change) for change in outcome.to_local]
     labels += ["!" + conflict.path for conflict in outcome.conflicts]
@@ -185,7 +185,7 @@ def test_a_conflict_copy_with_an_existing_name_gets_a_number(tree: Builder) -> N
     assert {c.path for c in again.to_remote} == {first, first + "-2"}
 
 
-# Properties over all small trees: three names, two deep, files of three contents, links, directories.
+# Properties of all small trees: three names, two levels, files with three contents, links, directories.
 
 CONTENTS = st.sampled_from(["1", "2", "3"])
 LEAVES = st.one_of(
@@ -196,7 +196,7 @@ LEAVES = st.one_of(
 
 @st.composite
 def trees(draw: st.DrawFn, problems: bool = False) -> Tree:
-    """A tree in which every path lies in a directory."""
+    """Generate trees in which the parent of every path is a directory."""
     found: dict[str, Entry] = {}
     leaves = LEAVES | st.just(Entry(Kind.PROBLEM, target="x")) if problems else LEAVES
     for path in ("a", "b", "a/a", "a/b", "a/a/a", "b/a"):
@@ -223,7 +223,7 @@ def valid(tree: Tree) -> bool:
 
 
 def after(base: Tree, local: Tree, remote: Tree, rules: Rules) -> tuple[Tree, Tree, Tree]:
-    """Base, local and remote once everything has been done."""
+    """Return base, local and remote tree after all changes."""
     found = reconcile(base, local, remote, rules)
     paths = differing_paths(base, local, remote)
     ours, theirs = apply_changes(local, found.to_local), apply_changes(remote, found.to_remote)
@@ -293,7 +293,7 @@ def test_files_to_hash_before_the_decision(
 def test_unhashed_files_do_not_change_the_decision(
     base: Tree, local: Tree, remote: Tree, rules: Rules
 ) -> None:
-    """Nor does it get another name here: what has no digest can only be sent."""
+    """An unhashed file does not become a conflict copy either: it can only be sent."""
     unread = {p: e if e == base.get(p) else replace(e, digest=UNHASHED) for p, e in local.items()}
     paths = differing_paths(base, unread, remote)
     read = dict.fromkeys(paths_to_hash(base, unread, remote, paths))
@@ -323,7 +323,7 @@ def test_a_policy_leaves_no_conflict(base: Tree, local: Tree, remote: Tree, poli
 def test_refusing_loses_no_content_that_one_side_alone_has_changed(
     base: Tree, local: Tree, remote: Tree
 ) -> None:
-    """What somebody has written since the base is still on a side."""
+    """Content that only one side has written since the base is still on a side."""
     _, ours, theirs = after(base, local, remote, Rules())
     old = set(base.values())
     for tree in (local, remote):
@@ -369,7 +369,7 @@ def test_applying_a_diff_gives_the_new_tree(old: Tree, new: Tree) -> None:
 
 @given(trees(), trees())
 def test_every_intermediate_tree_is_valid(old: Tree, new: Tree) -> None:
-    """Removals from the leaves, then creations from the root."""
+    """The order is removals from the leaves up, then creations from the root."""
     tree = dict(old)
     for change in order_changes(diff(old, new)):
         if change.path in tree and (

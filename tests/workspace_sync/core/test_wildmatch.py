@@ -68,20 +68,20 @@ def test_comments_and_empty_lines_have_no_pattern(line: str) -> None:
     ],
 )
 def test_every_pattern_matches_in_bounded_time(line: str, path: str) -> None:
-    """Each of these would be tried in more ways than there are atoms."""
+    """A naive translation of each pattern would try more ways than there are atoms."""
     assert not Ignore({"": RuleSet([(".gitignore", [line])])}).is_hidden(path, False)
 
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One for all examples: git is asked about names, and no files are needed."""
+    """Create one repository for all examples. git needs only names, not files."""
     root = tmp_path_factory.mktemp("git")
     subprocess.run(["git", "init", "-q", str(root)], check=True)
     return root
 
 
 def ignored_by_git(root: Path, text: bytes, paths: list[str]) -> set[str]:
-    """Which paths git leaves out by the text of one .gitignore."""
+    """Return the paths that git ignores by the text of one .gitignore."""
     (root / ".gitignore").write_bytes(text)
     done = subprocess.run(
         ["git", "-C", str(root), "check-ignore", "--no-index", "-z", "--stdin"],

@@ -40,7 +40,7 @@ def link(path: str, target: str) -> WorkspaceEntry:
 
 
 class LyingServer(WorkspaceServiceServicer):
-    """Says what a test tells it to say."""
+    """A server whose answers a test sets."""
 
     def __init__(self) -> None:
         self.entries = [file()]
@@ -80,7 +80,7 @@ def honest_server(request: pb.FetchFilesRequest) -> list[pb.FetchFilesResponse]:
 
 @pytest.fixture
 async def lying_server() -> AsyncIterator[tuple[LyingServer, Connection]]:
-    """A server that lies, and a way to it."""
+    """Run a server with invalid answers, and a connection to it."""
     servicer, server = LyingServer(), aio.server()
     add_WorkspaceServiceServicer_to_server(servicer, server)
     port = server.add_insecure_port("127.0.0.1:0")
@@ -93,7 +93,7 @@ async def lying_server() -> AsyncIterator[tuple[LyingServer, Connection]]:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """With one file, and something outside that must stay as it is."""
+    """Create a root with one file, and a file outside that must not change."""
     root = tmp_path / "root"
     root.mkdir()
     (root / "mine").write_text("mine")
@@ -110,7 +110,7 @@ async def pull(root: Path, connection: Connection, mode: Mode = Mode.PULL) -> No
 
 
 def is_unchanged(root: Path) -> bool:
-    """Nothing new in the root, nothing else outside."""
+    """Return whether there is nothing new in the root and nothing changed outside of it."""
     here = {p.name for p in root.iterdir()} - {".hfai"}
     outside = {p.name for p in root.parent.iterdir()}
     precious = (root.parent / "precious").read_text() == "precious"
@@ -229,7 +229,7 @@ PUSHES = [
 @pytest.mark.parametrize("pushed", PUSHES)
 async def test_invalid_answers_to_a_push_are_refused(pushed, lying_server, root: Path) -> None:
     lying_server[0].pushed = pushed
-    with pytest.raises((ProtocolViolation, ServerError)):  # gRPC may notice first
+    with pytest.raises((ProtocolViolation, ServerError)):  # gRPC may find the error first
         await pull(root, lying_server[1], Mode.PUSH)
     assert is_unchanged(root)
 

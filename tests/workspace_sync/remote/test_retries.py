@@ -26,7 +26,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Breaking:
-    """Streams of a connection end so, each time after an answer; then they are whole."""
+    """Makes streams of a connection fail, each after one answer, and then lets them succeed."""
 
     def __init__(self, connection: Connection, *reasons: str, before: bool = False) -> None:
         self._original, self._before = connection.stream, before

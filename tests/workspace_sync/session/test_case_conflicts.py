@@ -1,6 +1,6 @@
-"""Names that differ only in case: both are synced where both sides tell case apart, else the newcomer is refused.
+"""Tests of names that differ only in case. Both are synced if both sides distinguish case, else the new one is refused.
 
-The file systems of these tests tell case apart. A link makes the probe of one side find its file under the other name,
+The file systems of these tests distinguish case. A link makes the probe of one side find its file under the other name,
 as it would on a file system that ignores case.
 """
 

@@ -1,7 +1,7 @@
-"""Two laptops and tasks edit one workspace at random, syncs die at any write; nothing is lost and all agree in the end.
+"""Tests random edits by two laptops and tasks, with syncs that die at any write: nothing is lost, and all sides agree.
 
-After each sync, dead or alive: every content that was anywhere before it is on a side, kept here, or in a
-revision; and no file on any side is anything but a whole content that somebody has written.
+After each sync, completed or not, every earlier content is on a side, in the version store, or in a
+revision; and every file on any side has a complete content that was written at some time.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ NAMES = ("a", "b", "d", "d/a", "d/b", "d/e", "d/e/a", "c")
 
 
 class Crash(BaseException):
-    """The process dies here: nobody may catch it."""
+    """The process dies here. No handler may catch this."""
 
 
 class Script:
-    """One random story."""
+    """One random sequence of edits and syncs."""
 
     def __init__(self, seed: int, sides: list, cluster: Path) -> None:
         self.random = random.Random(seed)
@@ -40,27 +40,27 @@ class Script:
         self.observed_revision = 0
 
     def edit(self, root: Path) -> None:
-        """One step of a person or a program; what cannot be done here now is not."""
+        """Make one edit of a user or a program. An edit that is impossible now is skipped."""
         path = root / self.random.choice(NAMES)
         if not any(each.is_symlink() or each.is_file() for each in path.parents):
             self.random.choice(EDITS)(self, path)
 
     def content(self) -> bytes:
-        """A new one, which nobody has written before."""
+        """Return a content that was never written before."""
         size = self.random.choice([1, 100, 3_000_000])
         content = b"%d:" % len(self.written) + self.random.randbytes(size)
         self.written.add(content)
         return content
 
     def write(self, path: Path) -> None:
-        """In place."""
+        """Write a file in place."""
         if not path.is_dir():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.unlink(missing_ok=True) if path.is_symlink() else None
             path.write_bytes(self.content())
 
     def swap(self, path: Path) -> None:
-        """As editors save: a link gives way, too."""
+        """Replace a file as editors do. A link is replaced too."""
         if path.is_symlink() or not path.is_dir():
             path.parent.mkdir(parents=True, exist_ok=True)
             new = path.with_name(path.name + ".new")
@@ -68,7 +68,7 @@ class Script:
             new.rename(path)
 
     def insert(self, path: Path) -> None:
-        """Near the front of what is there, at its end, or a hole in it."""
+        """Insert data near the start of a file, at its end, or after a hole."""
         if path.is_file() and not path.is_symlink():
             old, at = path.read_bytes(), self.random.choice([3, 1000, 10_000_000])
             content = old[:at] + b"%d," % len(self.written) + old[at:]
@@ -82,37 +82,37 @@ class Script:
                 file.truncate(len(content))
 
     def remove(self, path: Path) -> None:
-        """With all that is in it."""
+        """Remove a path with everything in it."""
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
 
     def empty(self, path: Path) -> None:
-        """A directory, in place of what was there."""
+        """Replace a path by an empty directory."""
         self.remove(path)
         path.mkdir(parents=True, exist_ok=True)
 
     def link(self, path: Path) -> None:
-        """In place of a file or a directory."""
+        """Replace a file or directory by a link."""
         self.remove(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.symlink_to(self.random.choice(["a", "e", "nowhere"]))
 
     def rename(self, path: Path) -> None:
-        """To a free name, which may be the same in other letters; a directory goes with all that is in it."""
+        """Rename a path to a free name, which may differ only in case. A directory moves with its contents."""
         name = self.random.choice(["c", "g", path.name.swapcase()])
         new = path.with_name(name)
         if os.path.lexists(path) and not os.path.lexists(new):
             path.rename(new)
 
     def mode(self, path: Path) -> None:
-        """Executable, or not any more."""
+        """Change whether a file is executable."""
         if path.is_file() and not path.is_symlink():
             path.chmod(path.stat().st_mode ^ 0o111)
 
     async def everywhere(self) -> set[bytes]:
-        """Contents that are on a side, kept, or in a revision."""
+        """Return all contents on a side, in the version store, or in a revision."""
         found = set(self.laptops[0].on_cluster().values())
         for laptop in self.laptops:
             found |= set(laptop.read().values())
@@ -168,7 +168,7 @@ EDITS = (W.write, W.write, W.swap, W.insert, W.remove, W.empty, W.link, W.rename
 
 
 def shape(root: Path) -> dict[str, object]:
-    """Everything but times: files with their modes, links, directories."""
+    """Return everything except times: files with their modes, links, directories."""
     found: dict[str, object] = {}
     for path in sorted(root.rglob("*")):
         name = str(path.relative_to(root))
@@ -188,7 +188,7 @@ def blake(content: bytes) -> bytes:
 
 
 async def dying_sync(laptop, mode: Mode, policy: Policy, fault_hook) -> None:
-    """A sync of a process of its own, which `fault` may end at any write here or while it sends."""
+    """Sync in a separate process, which `fault` may end at any write or while it sends."""
 
     class Ends(NullListener):
         def stage(self, name: str, files: int, size: int) -> None:

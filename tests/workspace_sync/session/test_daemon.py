@@ -36,8 +36,11 @@ MOST_EVENTS = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
 
 @contextlib.asynccontextmanager
 async def running(laptop, mode: Mode = Mode.SYNC) -> AsyncIterator[Daemon]:
-    """A daemon in this process, once it answers and has nothing to do."""
-    server = {"config": "", "surroundings": server_choice("")}  # commands would find the same one
+    """Run a daemon in this process, and wait until it answers and is idle."""
+    server = {
+        "config": "",
+        "surroundings": server_choice(""),
+    }  # commands would find the same socket
     daemon = Daemon(laptop.session, SyncOptions(Rules(mode)), lambda line: None, server)
     work = asyncio.create_task(daemon.run())
     try:
@@ -97,9 +100,11 @@ async def test_a_flush_includes_all_files_saved_before(laptop, backend, monkeypa
 async def test_a_flush_syncs_in_both_directions(
     laptop, argv, mode: Mode, arrives: bool, monkeypatch, capsys
 ) -> None:
-    """It said so although a file waited on the cluster."""
+    """A push used to report success although a file waited on the cluster."""
     monkeypatch.chdir(laptop.root)
-    monkeypatch.setattr(Remote, "watch", _silent)  # else the file may have come by itself
+    monkeypatch.setattr(
+        Remote, "watch", _silent
+    )  # otherwise the daemon may have synced the file itself
     laptop.write("mine", "1")
     await laptop.sync()
     async with running(laptop, mode):
@@ -134,7 +139,9 @@ async def test_an_invalid_request_closes_the_connection(laptop, line: bytes) -> 
             reader, writer = await asyncio.open_unix_connection(path)
         writer.write(line)
         writer.write_eof()
-        with contextlib.suppress(ConnectionError):  # it may not even read all of it
+        with contextlib.suppress(
+            ConnectionError
+        ):  # the daemon may close before it has read everything
             assert await reader.read() == b""
         writer.close()
         output = await asyncio.to_thread(
@@ -205,7 +212,7 @@ async def test_renames_by_editors_and_bursts_are_synced(laptop) -> None:
 
 @contextlib.contextmanager
 def appending(path: Path) -> Iterator[Callable[[], None]]:
-    """A program that appends to a file without a pause; yields what ends it."""
+    """Append to a file without a pause. Yield a function that stops this."""
     over = threading.Event()
 
     def work() -> None:
@@ -226,13 +233,13 @@ def appending(path: Path) -> Iterator[Callable[[], None]]:
 
 
 async def without_events(root: str) -> AsyncGenerator[set[str] | None, None]:
-    """Tells of nothing but the begin."""
+    """Watch without reporting any event."""
     yield None
     await asyncio.Event().wait()
 
 
 async def test_a_file_that_changed_while_it_was_read_is_polled(laptop, monkeypatch) -> None:
-    """The event of the last change may have come while the file was read."""
+    """The event of the last change may arrive while the file is read."""
     monkeypatch.setattr("hai_sync.watch.events.changed_paths", without_events)
     monkeypatch.setattr(daemon_module, "STABLE_TIMEOUT_SECONDS", 0.0)
     laptop.write("big.ckpt", b"x" * 20_000_000)
@@ -433,7 +440,7 @@ async def test_events_in_moved_directories_have_the_new_paths(laptop) -> None:
 async def test_lost_events_cause_a_complete_scan(laptop) -> None:
     async with running(laptop) as daemon:
         await flush(laptop)
-        for name in ("b", "c") * MOST_EVENTS:  # the loop stands still meanwhile
+        for name in ("b", "c") * MOST_EVENTS:  # the event loop is blocked meanwhile
             (laptop.root / name).touch()
         laptop.write("new/a", "1")
         for text in ("2", "3"):
@@ -479,7 +486,7 @@ async def test_a_daemon_continues_when_the_server_is_back(laptop, monkeypatch) -
 
 
 async def test_a_cancelled_part_ends_the_daemon_with_an_error(laptop, monkeypatch) -> None:
-    """It went on without that part, or ended without a word."""
+    """It used to continue without that part, or end without a message."""
 
     async def cancelled(self: Daemon) -> None:
         part = asyncio.ensure_future(asyncio.Event().wait())
@@ -499,7 +506,7 @@ async def test_a_daemon_without_its_socket_stops(laptop, monkeypatch) -> None:
     work = asyncio.create_task(Daemon(laptop.session, SyncOptions(), log_lines.append).run())
     await until(ours.exists)
     ours.unlink()
-    ours.touch()  # another daemon's
+    ours.touch()  # the socket of another daemon
     async with asyncio.timeout(20):
         await work
     assert ours.exists()

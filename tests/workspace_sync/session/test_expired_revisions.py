@@ -16,7 +16,7 @@ SIZE = 3_000_000
 
 @pytest.fixture
 async def connection(tmp_path: Path) -> AsyncIterator[Connection]:
-    """To a server that soon has to forget: its quota holds three of our files."""
+    """Connect to a server whose quota holds only three of the test's files, so that it deletes revisions early."""
     async with running_server(tmp_path / "server", workspace_bytes=10_000_000) as server:
         connection = Connection(server.profile)
         yield connection

@@ -25,14 +25,14 @@ REAL = Push.receive
 
 @dataclass(frozen=True, slots=True)
 class SmallServer:
-    """A laptop, and the server's disk."""
+    """A laptop, and the small disk of its server."""
 
     laptop: Laptop
     disk: Path
 
     @property
     def received_bytes(self) -> int:
-        """Bytes that wait for the next push."""
+        """The number of received bytes that wait for the next push."""
         return sum(
             path.stat().st_size for path in (self.laptop.cluster.parent / "incoming").iterdir()
         )
@@ -40,7 +40,7 @@ class SmallServer:
 
 @pytest.fixture
 async def small_server(tmp_path: Path) -> AsyncIterator[SmallServer]:
-    """128 MB for everything but the database of tasks."""
+    """Run a server with a disk of 128 MB for everything except the database of tasks."""
     with small_disk(tmp_path / "disk", 128) as disk:
         async with running_server(tmp_path / "home", nodes=1, shared=str(disk)) as server:
             connection = Connection(server.profile)
@@ -75,7 +75,7 @@ async def test_a_push_that_does_not_fit_is_refused_before_it_is_sent(
 async def test_a_disk_that_fills_during_a_push_keeps_the_reserve(
     small_server: SmallServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever pushes less afterwards gets the room that the broken push took, also with nothing else to push."""
+    """A smaller push gets the room of the broken push, even if it has nothing else to send."""
     laptop = small_server.laptop
     laptop.write("kept", "1")
     await laptop.sync()
@@ -85,7 +85,7 @@ async def test_a_disk_that_fills_during_a_push_keeps_the_reserve(
         with pytest.raises(LimitReached, match="reserve of the database"):
             await laptop.sync()
     assert (small_server.disk / "filling").exists()
-    # Of the reserve of 6 MB: what was on its way when the disk filled may have taken some
+    # less than the reserve of 6 MB, because data in transit may have used some of it
     assert os.statvfs(small_server.disk).f_bavail * 4096 > 2 * MB
     assert small_server.received_bytes > 4 * MB
     assert laptop.on_cluster() == {"kept": b"1"}
@@ -110,7 +110,7 @@ async def test_received_contents_are_used_by_the_next_push(
 
 
 def fills(monkeypatch: pytest.MonkeyPatch, disk: Path, *, after: int) -> None:
-    """Something else takes all room but 8 MB when so much of a push has arrived."""
+    """Fill the disk except for 8 MB when so many bytes of a push have been received."""
 
     def receive(push: Push, pieces: list[ContentsMessage]) -> int:
         received = REAL(push, pieces)

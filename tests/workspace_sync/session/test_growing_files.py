@@ -14,7 +14,7 @@ LARGE = b"x" * 1_500_000
 
 @contextmanager
 def growing(paths: Sequence[Path]) -> Iterator[None]:
-    """A program appends to these."""
+    """Let a program append to these files."""
     over = threading.Event()
 
     def write() -> None:

@@ -17,7 +17,7 @@ from hai_sync.session.options import NullListener, Refused, Report, SyncOptions
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """A directory that belongs to no workspace, with a data set."""
+    """Create a directory with a data set outside of any workspace."""
     folder = tmp_path / "outside"
     (folder / "set/deep").mkdir(parents=True)
     (folder / "set/deep/x").write_text("1")
@@ -26,7 +26,7 @@ def outside(tmp_path: Path) -> Path:
 
 
 def shape(root: Path) -> dict[str, str]:
-    """Files and links below a root, without following any."""
+    """Return the files and links below a root, without following links."""
     found = {}
     for folder, folders, files in os.walk(root):
         folders[:] = [name for name in folders if name != ".hfai"]
@@ -44,7 +44,7 @@ async def push(laptop, links: Links = Links.AUTO, **more) -> Report:
 
 
 async def test_by_default_links_to_existing_targets_are_kept(laptop, outside: Path) -> None:
-    """The server of these tests runs tasks on this machine."""
+    """The server of these tests runs tasks on this machine, so local paths exist on the cluster."""
     laptop.write("code.py", "1")
     (laptop.root / "data").symlink_to(outside / "set")
     (laptop.root / "gone").symlink_to("/no/such/path")
@@ -167,19 +167,19 @@ async def test_nothing_is_written_through_a_copied_link(laptop, outside: Path, m
 
 
 class OnEveryStage(NullListener):
-    """Does something whenever a part of a sync begins."""
+    """Calls a function at the beginning of each stage of a sync."""
 
     def __init__(self, name: str, work: Callable[[], None]) -> None:
         self._name, self._work = name, work
 
     def stage(self, name: str, files: int, size: int) -> None:
-        """The part begins."""
+        """Call the function."""
         if name == self._name:
             self._work()
 
 
 def replaced_by_link(folder: Path, chain: Path, outside: Path) -> Callable[[], None]:
-    """What puts a chain of links to a directory outside in the place of a directory."""
+    """Return a function that replaces a directory by a chain of links to a directory outside."""
 
     def work() -> None:
         if not folder.is_symlink():

@@ -134,7 +134,7 @@ def test_a_daemon_reports_odd_names(root: Path) -> None:
 
 
 def _run_command(*arguments: str) -> tuple[int, str]:
-    """By a program of its own."""
+    """Run a command in a separate process."""
     command = [sys.executable, "-m", "hai_sync.cli.main", *arguments]
     done = subprocess.run(command, capture_output=True, text=True)
     return done.returncode, done.stdout

@@ -20,20 +20,20 @@ LARGE = 3_000_000
 
 
 class OnStage(NullListener):
-    """Does something once, when a part of a sync begins."""
+    """Calls a function once, at the beginning of a stage of a sync."""
 
     def __init__(self, name: str, work: Callable[[], None]) -> None:
         self._name = name
         self._work = [work]
 
     def stage(self, name: str, files: int, size: int) -> None:
-        """The part begins."""
+        """Call the function."""
         if name == self._name and self._work:
             self._work.pop()()
 
 
 async def pushed(laptop, stage: str, work: Callable[[], None]) -> Report:
-    """The report of a push in which something happens."""
+    """Return the report of a push during which a function is called."""
     laptop.session.listener = OnStage(stage, work)
     laptop.session.forget_hints()
     return await laptop.session.sync(SyncOptions(Rules(Mode.PUSH)))
@@ -101,7 +101,7 @@ def test_a_directory_removed_before_it_is_read_is_no_problem(tmp_path: Path) -> 
 
 @contextmanager
 def changing_files(root: Path, paths: Sequence[str]) -> Iterator[None]:
-    """A program makes and removes files, links and directories of these names."""
+    """Let a program create and remove files, links and directories with these names."""
     over = threading.Event()
 
     def work() -> None:

@@ -18,7 +18,7 @@ from hai_sync.workspace_dir import WorkspaceDir, create_workspace
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> WorkspaceDir:
-    """A workspace in which `d/x` was overwritten twice, and `d/l`, a link, once."""
+    """Create a workspace in which `d/x` was overwritten twice, and the link `d/l` once."""
     root = tmp_path / "root"
     (root / "d").mkdir(parents=True)
     (root / "d/x").write_text("new")

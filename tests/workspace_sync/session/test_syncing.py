@@ -53,7 +53,7 @@ async def test_a_push_without_changes_sends_nothing(laptop) -> None:
 async def test_files_assumed_equal_by_size_are_compared_by_the_next_sync(
     mode: Mode, laptop, monkeypatch
 ) -> None:
-    # as if all of this was long ago
+    # so that the files do not count as recently changed
     monkeypatch.setattr("hai_sync.file_fingerprint.RACY_NS", -(10**12))
     laptop.write("a", "1")
     laptop.write("b", "1")
@@ -93,7 +93,9 @@ async def test_a_push_refused_at_its_end_leaves_the_base_unchanged(laptops) -> N
     await two.push()
     before = one.session.index.fact("generation")
     one.write("c")
-    one.session.hint(["c"])  # so it does not ask what the server has; the server refuses the commit
+    one.session.hint(
+        ["c"]
+    )  # so that the client does not ask for the revision; the server refuses the commit
     report = await one.session.sync(SyncOptions(Rules(Mode.PUSH), scan_remote=False))
     assert report.revision == 3
     assert one.session.index.fact("generation") != before
@@ -219,7 +221,7 @@ async def test_many_contents_are_flushed_together(laptops, monkeypatch) -> None:
 
 
 async def test_a_full_disk_loses_no_old_version(laptop, monkeypatch) -> None:
-    """An attempt before this one could not keep it, and has left it where contents arrive."""
+    """An earlier attempt could not save the old version, and has left it in the temporary directory."""
     laptop.write("a", "1")
     await laptop.push()
     tree = (await laptop.session.remote.tree({}, 0))[1]
@@ -250,7 +252,7 @@ async def test_many_removals_require_the_option(laptop) -> None:
 
 
 async def test_directories_do_not_count_as_removed_files(laptop) -> None:
-    """Nor as one that is left."""
+    """Directories do not count as remaining files either."""
     laptop.write("/".join(["deep"] * 20 + ["f"]))
     for number in range(5):
         laptop.write(f"f{number}")
@@ -340,7 +342,7 @@ def not_a_database(index: Path) -> None:
 
 
 def damaged_inside(index: Path) -> None:
-    """Its first page is right, and what was seen of files is not."""
+    """Damage an index so that its first page is valid, and the table of files is not."""
     with closing(sqlite3.connect(index)) as db:
         (page,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'seen'").fetchone()
         (size,) = db.execute("PRAGMA page_size").fetchone()
@@ -366,7 +368,7 @@ async def test_an_unreadable_index_is_not_treated_as_corrupt(laptop, monkeypatch
     laptop.write("a", "1")
     await laptop.push()
     laptop.session.index.close()
-    with monkeypatch.context() as patched:  # what a full disk says
+    with monkeypatch.context() as patched:  # the error of a full disk
         patched.setattr("hai_sync.index._SCHEMA", "SELECT * FROM no_such_table")
         with pytest.raises(sqlite3.OperationalError):
             await laptop.push()
@@ -396,7 +398,7 @@ async def test_a_moved_directory_is_the_same_workspace(laptop, tmp_path: Path) -
 
 
 async def test_an_edit_with_equal_size_and_time_is_noticed(laptop) -> None:
-    """A second write within the clock's step shows in nothing but the content."""
+    """A second write within one step of the clock changes only the content."""
     laptop.write("a", "one")
     await laptop.push()
     before = (laptop.root / "a").stat()
@@ -509,7 +511,7 @@ async def test_no_temporary_files_are_left(laptop) -> None:
 
 
 async def test_the_announced_download_size_is_correct(laptops) -> None:
-    """Else the time that is left is wrong: contents that are here already do not come."""
+    """Otherwise the remaining time would be wrong: contents that exist locally are not downloaded."""
     one, two = await laptops("one"), await laptops("two")
     two.write("here", "1" * 1000)
     await two.push()
@@ -527,7 +529,7 @@ async def test_the_announced_download_size_is_correct(laptops) -> None:
 
 
 class RecordingListener:
-    """Stages: what is said will come, and what came."""
+    """Records the announced and the completed files and bytes of each stage."""
 
     def __init__(self) -> None:
         self.stages: dict[str, tuple[int, int]] = {}
@@ -558,7 +560,7 @@ async def test_a_keep_both_push_creates_one_copy(laptops) -> None:
 
 
 def breaking(laptop, times: int, reason: str = "") -> list[int]:
-    """The line breaks in so many pushes, each time after a message; the list counts them."""
+    """Break the connection in so many pushes, each after one message. The list counts them."""
     connection, broken = laptop.session.remote.connection, [0]
     original = connection.duplex
 

@@ -13,7 +13,7 @@ from hai_sync.session.unstable_files import MAX_QUIET_SECONDS, MIN_QUIET_SECONDS
 
 @pytest.fixture
 def unstable_files(tmp_path: Path) -> UnstableFiles:
-    """One file, which a sync left alone at 0 and a look has seen since."""
+    """Return a tracker with one file that a sync skipped at time 0 and that was polled once."""
     (tmp_path / "log").write_text("1")
     found = UnstableFiles(tmp_path)
     found.replace(["log"], 0.0)

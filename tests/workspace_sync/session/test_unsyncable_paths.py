@@ -38,7 +38,7 @@ async def test_a_push_ignores_unsyncable_remote_paths(laptop) -> None:
     os.mkfifo(laptop.cluster / "pipe")
     laptop.write("a", "1")
     assert (await laptop.push()).in_sync
-    (laptop.cluster / "a").write_text("2")  # so that the push looks
+    (laptop.cluster / "a").write_text("2")  # so that the push scans the files
     laptop.write("b", "1")
     assert (await laptop.push()).passed_over == {}
 

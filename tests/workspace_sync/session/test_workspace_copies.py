@@ -28,7 +28,7 @@ def _copied(root: Path) -> Path:
 
 
 async def _synced(laptop, root: Path, mode: Mode = Mode.PUSH) -> Report:
-    """In a new process there."""
+    """Sync in a directory as a new process would."""
     session = open_session(find_workspace(root), laptop.session.remote.connection)
     try:
         return await session.sync(SyncOptions(Rules(mode)))
@@ -113,7 +113,7 @@ async def test_a_moved_original_is_recognized_and_its_copy_refused(laptop, tmp_p
 
 @pytest.fixture
 def root(profile: Profile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A pushed workspace."""
+    """Create a workspace that was pushed."""
     monkeypatch.setenv("HAI_SERVER", profile.server)
     monkeypatch.setenv("HAI_TOKEN", profile.token)
     root = tmp_path / "root"
