@@ -1,9 +1,12 @@
-"""Python environments for tasks: layered, locked, shared. `set_env` and `get_envs` are for programs."""
+"""Manages Python environments for tasks, which consist of shared layers with locks.
+
+Programs and notebooks use `set_env` and `get_envs`.
+"""
 
 from __future__ import annotations
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # `typing` itself takes time to load
+if TYPE_CHECKING:  # importing `typing` takes time
     from typing import Any
 
 __all__ = ["get_envs", "set_env"]

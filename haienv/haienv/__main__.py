@@ -1,4 +1,4 @@
-"""`python -m haienv`: the command."""
+"""`python -m haienv` runs the `haienv` command."""
 
 from __future__ import annotations
 

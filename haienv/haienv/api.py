@@ -1,4 +1,4 @@
-"""Functions for programs and notebooks: `haienv.set_env(…)`, `haienv.get_envs()`."""
+"""Provides the functions for programs and notebooks: `haienv.set_env(…)`, `haienv.get_envs()`."""
 
 from __future__ import annotations
 

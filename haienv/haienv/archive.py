@@ -1,7 +1,7 @@
 """Exports and imports environments as tar files with metadata, lock, and the files of the layer without its parents.
 
 An import creates a new virtual environment, because the interpreter may have another path. It extracts the files, and
-compares each one with the RECORD files. Paths that leave the layer are refused, and so is all but regular files.
+compares each one with the RECORD files. Members that leave the layer or are not regular files are refused.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The errors of haienv. Each says what happened, to which thing, and what to do, without credentials.
+"""Defines the errors of haienv. Each says what happened, to which thing, and what to do, without credentials.
 
 EnvError               exit code 1
 ├── UsageError         2: invalid names, options or files

@@ -91,7 +91,7 @@ class WheelUpload:
         self._partial.replace(self._path)
 
     def discard(self) -> None:
-        """Delete an incomplete upload; does nothing after `finish`."""
+        """Delete an incomplete upload; do nothing after `finish`."""
         self._file.close()
         self._partial.unlink(missing_ok=True)
 

@@ -98,7 +98,7 @@ class _Copier:
         self._tree.close()
 
     def put(self, entries: list[Entry]) -> int:
-        """Create these entries and returns their bytes. Raise Conflict CONTENT_LOST."""
+        """Create these entries and return their bytes. Raise Conflict CONTENT_LOST."""
         self._files.reserve.require()
         for entry in entries:
             if entry.kind is EntryKind.DIRECTORY:

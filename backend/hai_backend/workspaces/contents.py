@@ -30,7 +30,7 @@ _UNSUPPORTED = frozenset(
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 CREATE = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAX_VECTORS = 512  # buffers of one write; Linux accepts 1024
-_SYNC_FILE_RANGE_WRITE = 2  # SYNC_FILE_RANGE_WRITE
+_SYNC_FILE_RANGE_WRITE = 2
 _RENAME_NOREPLACE = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -141,7 +141,7 @@ class Contents:
         os.fsync(self.folder)
 
     def sync_early(self, names: Sequence[str] = ()) -> None:
-        """Start to write these files to disk, or all files if `names` is empty. Do nothing if a start is running."""
+        """Start to write these files to disk, or all if `names` is empty. Do nothing while an earlier start runs."""
         if self._early_sync is None or self._early_sync.done():
             submit = self._flushing.submit
             self._early_sync = (
@@ -268,7 +268,7 @@ def _clone_or_copy(source: int, target: int) -> None:
 
 
 def copy_range(source: int, source_offset: int, target: int, offset: int, size: int) -> None:
-    """Copy a range of one file into another; stops early where the source ends."""
+    """Copy a range of one file into another; stop early where the source ends."""
     while size > 0:
         copied = _copy_some(source, source_offset, target, offset, size)
         if copied == 0:

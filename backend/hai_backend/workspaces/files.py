@@ -202,7 +202,7 @@ def has_content(file: int, recorded: Stat | None, digest: bytes) -> bool:
 
 
 def has_content_at(folder: int, name: str, recorded: Stat | None, digest: bytes) -> bool:
-    """Return the same of an entry of an open directory, which is opened only if necessary. Raise OSError."""
+    """Return whether a file in an open directory has this content. Open it only if necessary. Raise OSError."""
     if (
         recorded is not None
         and (current := read_stat(name, folder)) is not None

@@ -65,7 +65,7 @@ class OpenWorkspace:
             await self.wait_for_change()
 
     def release(self) -> None:
-        """End one use."""
+        """End one use of the workspace, which a deletion may wait for."""
         self.users -= 1
         if self.deleting:
             self.notify_change()
@@ -215,7 +215,7 @@ class WorkspaceRegistry:
             await self.run(workspace.files.path, workspace.files.close)
 
     async def delete(self, key: Key) -> None:
-        """Delete a workspace and notifies watchers. Raise NotFound, or Conflict when it is in use."""
+        """Delete a workspace and notify watchers. Raise NotFound, or Conflict when it is in use."""
         async with self._open_lock(key):
             workspace = self._open.get(key) or await self._open_now(key)
             await self._drain(workspace)

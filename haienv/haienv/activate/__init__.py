@@ -1,1 +1,1 @@
-"""Activation of environments: the variables to set, and the text that each shell evaluates."""
+"""Activates environments: computes the variables, and generates the script that each shell evaluates."""

@@ -54,7 +54,7 @@ class Activation:
         }
 
     def apply_to(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return the variables `environ` of a process with the environment active."""
+        """Return a copy of `environ`, the variables of a process, with the environment active."""
         variables = {"PATH": os.defpath, **environ, **self.replaced_variables()}
         for name, prefixes in self.path_lists().items():
             variables[name] = _prepend(prefixes, variables.get(name, ""))

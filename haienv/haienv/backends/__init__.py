@@ -1,1 +1,1 @@
-"""Installers that haienv runs: uv, and conda where it is installed."""
+"""Runs the installers: uv, and conda if it is installed."""

@@ -1,7 +1,7 @@
-"""Runs installers so that they die with haienv: a surviving one would write into directories that `doctor` has cleaned.
+"""Runs installers so that they end with haienv. An orphan would write into directories that `doctor` has cleaned.
 
-`setpriv` (util-linux) sets the signal that the kernel sends when the parent dies; a preexec_fn would not be safe with
-the threads of gRPC. Without `setpriv`, an orphaned installer fails when its directory is deleted.
+`setpriv` (util-linux) sets the signal that the kernel sends when the parent ends; a preexec_fn would not be safe with
+the threads of gRPC. Without `setpriv`, an orphan fails when its directory is deleted.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The `haienv` command."""
+"""Implements the `haienv` command."""

@@ -1,4 +1,4 @@
-"""What all commands share: common options, output, confirmation, and look-up of environments."""
+"""Provides what all commands share: common options, output, confirmation, and look-up of environments."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FILE = click.Path(exists=True, dir_okay=False)
 
 @dataclass(slots=True)
 class Settings:
-    """The values of the common options. Prints in the selected format."""
+    """The values of the common options, and functions that print in the selected format."""
 
     json: bool = False
     quiet: bool = False

@@ -1,4 +1,4 @@
-"""The `haienv` command, which is also `hai env …`: the table of commands, and the exit codes of errors.
+"""Runs the `haienv` command, which is also `hai env …`: the table of commands, and the exit codes of errors.
 
 The exit codes are 0 success, 1 failure, 2 usage, 3 not found, 4 denied, 5 unreachable, 124 time-out, 130 interrupted.
 `run` and `shell` return the code of the program that they ran.

@@ -1,1 +1,1 @@
-"""Layers: immutable directories of installed packages that environments share and extend."""
+"""Builds and manages layers: immutable directories of installed packages, which environments share and extend."""

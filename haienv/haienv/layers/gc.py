@@ -1,4 +1,4 @@
-"""Deletes layers and prefixes of conda that nothing has used for some days: programs may still run in newer ones."""
+"""Deletes layers and prefixes of conda some days after their last use, because programs may still run in them."""
 
 from __future__ import annotations
 

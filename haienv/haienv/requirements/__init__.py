@@ -1,1 +1,1 @@
-"""Requirements that a user gives on the command line or in files."""
+"""Reads the requirements that users name on the command line or in files."""

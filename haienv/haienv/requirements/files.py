@@ -62,7 +62,7 @@ def _validate(requested: RequirementSet) -> RequirementSet:
 
 def _project_fault(project: str) -> str:
     directory = project_directory(project)
-    if "#" in directory:  # nor does uv decode %23
+    if "#" in directory:  # %23 does not help, because uv does not decode it
         return f"{directory!r} cannot be installed in place: for uv a path ends at #; rename the directory"
     if not os.path.isdir(directory):
         return f"{directory!r} is not a directory, so there is no project to install in place"

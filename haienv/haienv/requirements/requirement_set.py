@@ -29,7 +29,7 @@ class RequirementSet:
 
 
 def parse_requirement(line: str) -> Requirement:
-    """Parse one requirement. Raise UsageError."""
+    """Parse one requirement. Raise UsageError if it is invalid."""
     # Slow to import, and only needed if there are requirements
     from packaging.requirements import InvalidRequirement, Requirement
 

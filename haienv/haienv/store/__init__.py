@@ -1,1 +1,1 @@
-"""The files that environments consist of: their paths, formats, access rights and changes."""
+"""Reads and changes the files of environments: their paths, formats and access rights."""

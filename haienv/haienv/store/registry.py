@@ -193,7 +193,7 @@ def list_owners(home: Home) -> list[str]:
 
 
 def list_environments_of(home: Home, owner: str) -> Iterator[Environment]:
-    """Yield the environments of one user that the caller can see, by name. Of other users, limited bytes are read."""
+    """Yield the environments of one user that the caller can see, by name. Limit the bytes of other users."""
     remaining_bytes = sys.maxsize if owner == home.user else _MAX_BYTES_OF_OTHER_OWNER
     for entry in list_entries(home.root / owner):
         if is_name(entry.name) and _is_directory(entry):

@@ -32,7 +32,7 @@ _MARK_PRESENT = "UPDATE chunks SET have = 1 WHERE digest = ? AND file = ? AND pl
 def add_positions(
     files: WorkspaceFiles, file: bytes, size: int, offset: int, chunks: Sequence[Chunk]
 ) -> list[ChunkPosition]:
-    """Record the chunks that follow at `offset` in a file, and returns their positions. Raise Invalid."""
+    """Record the chunks that follow at `offset` in a file, and return their positions. Raise Invalid."""
     positions = []
     for chunk in chunks:
         minimum = min(MIN_CHUNK_BYTES, max(1, size - offset))

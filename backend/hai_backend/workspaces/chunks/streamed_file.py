@@ -13,7 +13,7 @@ from hai_backend.workspaces.storage.direct_io import DirectWriter
 
 
 class ChunkPosition(NamedTuple):
-    """Where a chunk belongs in a file."""
+    """The position of a chunk in a file."""
 
     file: bytes
     offset: int
@@ -74,7 +74,7 @@ class StreamedFile:
                 self._written = writer.written
 
     def drop(self) -> None:
-        """Discard the queued bytes and writes nothing more."""
+        """Discard the queued bytes and write nothing more."""
         if self._writer is not None:
             writer, self._writer = self._writer, None
             writer.close()

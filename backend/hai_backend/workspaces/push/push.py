@@ -25,7 +25,7 @@ from hai_backend.workspaces.push.receive import ContentsMessage, bad_contents_er
 from hai_backend.workspaces.push.staging import Author
 
 MAX_UNCHUNKED_BYTES = 1 << 20  # larger files are pushed in chunks
-FEW_CONTENTS = 16  # so many contents go to `incoming`, where they are synced one by one
+FEW_CONTENTS = 16  # the first so many contents go to `incoming`, where each is synced separately
 MAX_ACTIVE_ASSEMBLIES = 4  # large files that may hold buffers at the same time
 # Bytes received between two early syncs. A sync of everything delays file creation; one of large files alone does not.
 SYNC_BYTES, ASSEMBLY_SYNC_BYTES = 128 << 20, 32 << 20
@@ -156,7 +156,7 @@ class Push:
         return self.received_bytes
 
     def _activate(self, file: bytes) -> None:
-        """Mark a large file as most recently used, and frees the buffers of the least recently used one."""
+        """Mark a large file as most recently used, and free the buffers of the least recently used one."""
         self._active.pop(file, None)
         self._active[file] = None
         if len(self._active) > MAX_ACTIVE_ASSEMBLIES:

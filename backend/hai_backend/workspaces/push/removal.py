@@ -1,4 +1,4 @@
-"""Removes the files of a tree, in many threads where storage is slow; then its directories, innermost first."""
+"""Removes a tree: its files, in many threads where storage is slow, and then its directories, innermost first."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def remove_files(root: Path, remove: RemoveFiles, may_remove: Callable[[str], bo
 def _list_files_by_directory(
     folders: Directories, directories: dict[str, int]
 ) -> Iterator[DirectoryFiles]:
-    """Yield the files of all directories, and adds each directory to `directories`, outer ones first."""
+    """Yield the files of all directories, and add each directory to `directories`, outer ones first."""
     pending = deque([""])
     while pending:
         folder = pending.popleft()
@@ -78,7 +78,7 @@ def _list_directory(descriptor: int) -> tuple[list[str], list[str]]:
 
 
 class _FileRemover(TreeWorker):
-    """Not thread-safe."""
+    """Removes files through its own open directories. Not thread-safe."""
 
     def __init__(self, root: Path, remove: RemoveFiles) -> None:
         super().__init__(Directories(root))

@@ -112,7 +112,7 @@ def normalize(index: Index, *, allow_many_removals: bool = True) -> int:
 
 
 def _kind_after(db: sqlite3.Connection, path: str) -> int | None:
-    """Return the kind of a path after the change: 0 if the change removes it, None if it never existed."""
+    """Return the kind of a path after the change: 0 if the change removes it, None if neither has the path."""
     folder, _, name = path.rpartition("/")
     staged = db.execute(
         "SELECT kind FROM staged WHERE folder = ? AND name = ?", (folder, name)

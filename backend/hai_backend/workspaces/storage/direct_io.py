@@ -22,7 +22,7 @@ BLOCK_BYTES = 8 << 20
 _ALIGNMENT = 4096
 _CACHED_READ_BYTES = 1 << 20  # up to this size, reads go through the page cache, which reads ahead
 _MAX_TRIES = 5
-_DIRECT = getattr(os, "O_DIRECT", 0)  # Linux
+_DIRECT = getattr(os, "O_DIRECT", 0)  # only Linux has this flag
 _disk = ThreadPoolExecutor(4, "disk")
 
 
@@ -35,7 +35,7 @@ class DirectWriter:
         self._filled = 0  # bytes in the first block
         self._offset = offset  # offset of the first block
         self._pending_write: Future[None] | None = None
-        self.written = offset  # end of what is in the file
+        self.written = offset  # end of the bytes that are in the file
         _set_direct(file, True)
 
     def add(self, content: memoryview) -> None:
@@ -94,7 +94,7 @@ class DirectReader:
             while pending:
                 yield pending.popleft().result()
         finally:
-            wait(pending)  # the caller may close the files now
+            wait(pending)  # the caller may close the files afterwards
 
 
 def _two_blocks() -> list[memoryview]:
@@ -129,7 +129,7 @@ def _write(file: int, offset: int, block: memoryview) -> None:
 
 
 def _set_direct(file: int, direct: bool) -> None:
-    """Set or clears O_DIRECT, as far as the file system supports it."""
+    """Set or clear O_DIRECT, as far as the file system supports it."""
     flags = fcntl.fcntl(file, fcntl.F_GETFL)
     with suppress(OSError):
         fcntl.fcntl(file, fcntl.F_SETFL, flags | _DIRECT if direct else flags & ~_DIRECT)

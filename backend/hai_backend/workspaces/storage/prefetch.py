@@ -51,7 +51,7 @@ def prefetch_small_files(source: FileSource, paths: Sequence[str]) -> Generator[
 
 
 class _SmallFileReader(TreeWorker):
-    """Not thread-safe."""
+    """Reads files through its own open directories. Not thread-safe."""
 
     def __init__(self, source: FileSource) -> None:
         super().__init__(source.open_tree())

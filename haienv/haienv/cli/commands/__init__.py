@@ -1,1 +1,1 @@
-"""One module per group of commands, imported on use."""
+"""Contains one module for each group of commands, which is imported when one of them runs."""

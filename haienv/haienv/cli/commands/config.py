@@ -1,4 +1,4 @@
-"""`haienv config show|append|remove|set|clear|edit`: the settings of an environment besides its packages."""
+"""Implements `haienv config show|append|remove|set|clear|edit`: the settings of an environment besides its packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`haienv create` and `haienv clone`."""
+"""Implements `haienv create` and `haienv clone`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`haienv export` and `haienv import`: archives of environments, and the environments of HAI's haienv."""
+"""Implements `haienv export` and `haienv import`: archives of environments, and the environments of HAI's haienv."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`haienv list`, `info`, `which`, `freeze`, `lock`, `diff`: read-only commands."""
+"""Implements `haienv list`, `info`, `which`, `freeze`, `lock`, `diff`: read-only commands."""
 
 from __future__ import annotations
 

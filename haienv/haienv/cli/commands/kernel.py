@@ -1,4 +1,4 @@
-"""`haienv kernel`: Jupyter kernels that run in environments."""
+"""Implements `haienv kernel`: Jupyter kernels that run in environments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`haienv pack`: images of environments, for nodes whose local disks are faster than shared storage."""
+"""Implements `haienv pack`: images of environments, for nodes whose local disks are faster than shared storage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`haienv install`, `uninstall`, `upgrade`, `rename`, and `pip` in an active environment."""
+"""Implements `haienv install`, `uninstall`, `upgrade`, `rename`, and `pip` in an active environment."""
 
 from __future__ import annotations
 

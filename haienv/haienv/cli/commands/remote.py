@@ -1,4 +1,4 @@
-"""`haienv push`, `pull` and `build --remote`: environments on the cluster."""
+"""Implements `haienv push`, `pull` and `build --remote`: environments on the cluster."""
 
 from __future__ import annotations
 

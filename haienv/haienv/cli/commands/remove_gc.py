@@ -1,4 +1,4 @@
-"""`haienv remove` and `haienv gc`: delete environments, and layers that nothing uses."""
+"""Implements `haienv remove` and `haienv gc`: delete environments, and layers that nothing uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`haienv run`, `shell` and `init`: run programs and shells in an environment."""
+"""Implements `haienv run`, `shell` and `init`: run programs and shells in an environment."""
 
 from __future__ import annotations
 

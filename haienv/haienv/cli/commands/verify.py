@@ -1,4 +1,4 @@
-"""`haienv verify`, `doctor`, `history`: integrity of files, broken environments, past changes."""
+"""Implements `haienv verify`, `doctor`, `history`: integrity of files, broken environments, past changes."""
 
 from __future__ import annotations
 
