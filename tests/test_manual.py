@@ -43,7 +43,7 @@ from hai_tui.cli import errors as failures
 from hai_tui.cli.command import COMMON, TABLE
 from hai_tui.cli.main import ENTRIES, make_root
 from hai_tui.cli.settings import FORMATS
-from hai_tui.views.policy import NAMES, settings_of
+from hai_tui.views.policy import SETTING_HINTS, settings_text
 from haienv.cli.main import COMMANDS as HAIENV_COMMANDS
 from tests.markdown_tables import Table, code_spans, tables
 from tests.test_architecture import MODULES, ROOT
@@ -285,7 +285,7 @@ CLAIMS = [
     Claim("operate.md", "Settings", "setting", _settings),
     Claim("operate.md", "Pods instead of processes", "setting", _pod_settings),
     Claim("operate.md", "Shares", "value", _share_values),
-    Claim("operate.md", "Scheduling of a group", "setting", lambda: NAMES),
+    Claim("operate.md", "Scheduling of a group", "setting", lambda: SETTING_HINTS),
     Claim("programs.md", "Write programs that yield", "call", _calls, r"^\w+", complete=False),
     Claim("reference.md", "Commands", "command", lambda: dict(_commands(make_root())), r"^.+$"),
     Claim("reference.md", "Calls of the SDK", "call", _calls, r"^\w+"),
@@ -410,5 +410,5 @@ def test_defaults_of_scheduling_are_those_of_the_code() -> None:
     told = {row[0].strip("`"): row[1].strip("`") for row in found.rows}
     assert told == {
         "default_quota": "unlimited",
-        **settings_of(policy_to_proto(to_mapping(Policy()))),
+        **settings_text(policy_to_proto(to_mapping(Policy()))),
     }

@@ -1,10 +1,11 @@
 """HAI Platform in JupyterLab: a server extension, a prebuilt front end, kernels and magics.
 
-Nothing is loaded here: Jupyter imports this package only to ask where its parts are.
+Jupyter imports this package only to ask where its parts are, so the parts are imported in the functions.
 """
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ def _jupyter_labextension_paths() -> list[dict[str, str]]:
 
 
 def _jupyter_server_extension_points() -> list[dict[str, Any]]:
-    from hai_jupyter.grpc_fork import load_grpc
-
     load_grpc()
     from hai_jupyter.app import HaiJupyter
 
@@ -25,10 +24,25 @@ def _jupyter_server_extension_points() -> list[dict[str, Any]]:
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """`%load_ext hai_jupyter` brings the magics."""
-    from hai_jupyter.grpc_fork import load_grpc
-
+    """Register the magics, for `%load_ext hai_jupyter`."""
     load_grpc()
     from hai_jupyter.magics import HaiMagics
 
     shell.register_magics(HaiMagics)
+
+
+_FORK_VARIABLE = "GRPC_ENABLE_FORK_SUPPORT"
+
+
+def load_grpc() -> None:
+    """Import grpc without its fork handlers, before any other import of grpc.
+
+    JupyterLab forks for each terminal. With the handlers, one terminal in twenty stayed empty, because the child died
+    in them before it became a shell (grpc/grpc#41455). grpc reads the variable at import; children do not inherit it.
+    """
+    chosen = os.environ.get(_FORK_VARIABLE)
+    os.environ.setdefault(_FORK_VARIABLE, "false")
+    import grpc  # noqa: F401
+
+    if chosen is None:
+        del os.environ[_FORK_VARIABLE]

@@ -1,4 +1,4 @@
-"""The server extension: settings, what is shared, and which handler answers which URL."""
+"""The server extension: its settings, the objects that handlers share, and the routes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from traitlets import Float, Int, Unicode
 from hai.client.profile import Profile, load
 from hai_jupyter.client_provider import ClientProvider
 from hai_jupyter.contents_path import ContentsPaths
+from hai_jupyter.handlers.base import SETTINGS_KEY, SharedState
 from hai_jupyter.handlers.routes import routes
 from hai_jupyter.kernels.environments import default_root
 from hai_jupyter.kernels.kernels import add_environments
@@ -22,11 +23,10 @@ from hai_jupyter.live.state_store import StateStore
 from hai_jupyter.live.stream_manager import Source, StreamManager
 from hai_jupyter.live.watch_source import WatchSource
 from hai_jupyter.preemption_notice import VARIABLE, PreemptionNotices
-from hai_jupyter.shared_state import Backend
 
 
 class HaiJupyter(ExtensionApp):
-    """HAI Platform in JupyterLab. Opens no connection until a page asks for something."""
+    """HAI Platform in JupyterLab. Connects to the platform when a page first asks for something."""
 
     name = "hai_jupyter"
     load_other_extensions = True
@@ -44,32 +44,31 @@ class HaiJupyter(ExtensionApp):
     max_log_streams = Int(32, help="Logs that may be followed at the same time.").tag(config=True)
 
     def initialize_settings(self) -> None:
-        """Make what handlers share."""
+        """Create the objects that handlers share."""
         provider = ClientProvider(self._profile)
         store = StateStore(self.max_tasks)
-        store.set_facts(build=_build())
+        store.set_facts(build=_front_end_build())
         sources: list[Source] = [WatchSource(provider, store, self.max_tasks)]
         if notice := os.environ.get(VARIABLE):
             sources.append(PreemptionNotices(Path(notice), store))
-        add_environments(self._jupyter().kernel_spec_manager, self._environments())
-        self.settings["hai_jupyter_backend"] = Backend(
+        add_environments(self._jupyter().kernel_spec_manager, self._environments_root())
+        self.settings[SETTINGS_KEY] = SharedState(
             client_provider=provider,
             stream_manager=StreamManager(store, sources, self.linger),
-            contents_paths=ContentsPaths(self._root(), self._hidden()),
+            contents_paths=ContentsPaths(self._root(), self._allows_hidden_files()),
             logs=LogStreams(self.max_log_streams),
-            environments=self._environments(),
+            environments=self._environments_root(),
             manual=self.manual,
         )
 
     def initialize_handlers(self) -> None:
-        """Say who answers what."""
         self.handlers.extend(routes())
 
     async def stop_extension(self) -> None:
-        """End the streams and the connection."""
-        backend = cast(Backend, self.settings["hai_jupyter_backend"])
-        await backend.stream_manager.close()
-        await backend.client_provider.close()
+        """Close the streams and the connection."""
+        shared = cast(SharedState, self.settings[SETTINGS_KEY])
+        await shared.stream_manager.close()
+        await shared.client_provider.close()
 
     def _profile(self) -> Profile:
         return load(self.profile or None, self.server or None)
@@ -83,15 +82,15 @@ class HaiJupyter(ExtensionApp):
         contents: Any = self._jupyter().contents_manager
         return Path(getattr(contents, "root_dir", None) or self._jupyter().root_dir)
 
-    def _hidden(self) -> bool:
+    def _allows_hidden_files(self) -> bool:
         return bool(self._jupyter().contents_manager.allow_hidden)
 
-    def _environments(self) -> Path:
+    def _environments_root(self) -> Path:
         return Path(self.environments_root) if self.environments_root else default_root()
 
 
-def _build() -> str:
-    """Which front end this server gives out; empty: none was built."""
+def _front_end_build() -> str:
+    """Return the build number of the front end that this server delivers; empty if none is built."""
     folders = [Path(folder) / "hai-jupyter" for folder in jupyter_path("labextensions")]
     stamps = [f / "built-from.txt" for f in (Path(__file__).parent / "labextension", *folders)]
     return next((stamp.read_text()[:12] for stamp in stamps if stamp.exists()), "")

@@ -1,7 +1,8 @@
-"""The one connection of this Jupyter server to the platform.
+"""The connection of this Jupyter server to the platform.
 
-It is made on the first use, on the running loop, so never before a fork. `hai up` may give a server a new address and a
-new token; the profile is therefore read again at each use, and a changed one gets a new client.
+It is opened on first use, in the running loop, so never before a fork. `hai up` may give a server a new address and
+a new
+token, so the profile is read again at each use, and a changed profile gets a new client.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from hai.client.profile import Profile
 
 
 class ClientProvider:
-    """Gives out the client. The token stays in it: no answer to the page is made of the profile."""
+    """Provides the client. The token stays here: answers to the page contain nothing of the profile."""
 
     def __init__(
         self,
@@ -27,11 +28,11 @@ class ClientProvider:
         self._closing: set[asyncio.Task[None]] = set()
 
     def profile(self) -> Profile:
-        """The profile as it is now. Raises UsageError when there is none."""
+        """Return the current profile. Raises UsageError if there is none."""
         return self._profile()
 
     def client(self) -> Client:
-        """The client for the profile as it is now. Raises UsageError when there is none."""
+        """Return the client for the current profile. Raises UsageError if there is none."""
         profile = self.profile()
         if self._client is None or self._client.profile != profile:
             self._drop()
@@ -39,7 +40,7 @@ class ClientProvider:
         return self._client
 
     async def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._drop()
         await asyncio.gather(*self._closing)
 

@@ -1,4 +1,4 @@
-"""Converts contents paths of the page to files, never outside of the root of Jupyter."""
+"""Converts contents paths of the page to files, never outside the root directory of Jupyter."""
 
 from __future__ import annotations
 
@@ -11,45 +11,51 @@ from hai.client.errors import Denied, NotFound
 
 @dataclass(frozen=True, slots=True)
 class ContentsPaths:
-    """The root of the file browser. `hidden`: whether dot files are allowed."""
+    """The root of the file browser. `allow_hidden` allows dot files."""
 
     root: Path
-    hidden: bool = False
+    allow_hidden: bool = False
 
     def file(self, path: str) -> Path:
-        """The existing file of a contents path."""
-        found = self._inside(path)
-        if not _exists(found.is_file):
+        """Return the file of a contents path. Raises NotFound, or Denied outside the root."""
+        file = self._resolve(path)
+        if not _holds(file.is_file):
             raise NotFound(f"{path!r} is not a file in {self.root}")
-        return found
+        return file
 
     def directory(self, path: str) -> Path:
-        """The existing directory of a contents path; empty is the root."""
-        found = self._inside(path)
-        if not _exists(found.is_dir):
+        """Return the directory of a contents path; an empty path is the root. Raises NotFound, or Denied outside the
+        root.
+        """
+        directory = self._resolve(path)
+        if not _holds(directory.is_dir):
             raise NotFound(f"{path!r} is not a directory in {self.root}")
-        return found
+        return directory
 
     def contents_path(self, path: Path) -> str:
-        """The contents path of a file."""
+        """Return the contents path of a file."""
         return path.relative_to(self.root.resolve()).as_posix()
 
-    def _inside(self, path: str) -> Path:
+    def _resolve(self, path: str) -> Path:
         root = self.root.resolve()
         parts = [part for part in path.split("/") if part]
-        if "\0" in path or ".." in parts or (not self.hidden and any(p[0] == "." for p in parts)):
+        if (
+            "\0" in path
+            or ".." in parts
+            or (not self.allow_hidden and any(p[0] == "." for p in parts))
+        ):
             raise _outside(path)
         try:
-            found = root.joinpath(*parts).resolve()  # links are followed, and must not lead out
-        except (OSError, RuntimeError) as error:  # in a circle, say
+            resolved = root.joinpath(*parts).resolve()  # a link must not lead outside
+        except (OSError, RuntimeError) as error:  # for example, links in a circle
             raise NotFound(f"{path!r} leads nowhere: {error}") from error
-        if not found.is_relative_to(root):
+        if not resolved.is_relative_to(root):
             raise _outside(path)
-        return found
+        return resolved
 
 
-def _exists(test: Callable[[], bool]) -> bool:
-    """False also when the test fails: the name is too long, or a directory is not readable."""
+def _holds(test: Callable[[], bool]) -> bool:
+    """Return the result of a test; False if the name is too long or a directory is not readable."""
     try:
         return test()
     except OSError:

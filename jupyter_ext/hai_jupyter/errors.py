@@ -1,6 +1,7 @@
-"""Errors as the page gets them: `{reason, message, hint, violations}`, with a status that is not taken for Jupyter's.
+"""Errors as the page gets them: `{reason, message, hint, violations}` with an HTTP status.
 
-A wrong *platform* token is not 401 or 403: the front end would take that for a Jupyter session that has ended.
+A token that the *platform* does not accept is not 401 or 403, which the front end takes for the end of the Jupyter
+session.
 """
 
 from __future__ import annotations
@@ -32,29 +33,29 @@ _STATUS: tuple[tuple[type[HaiError], int], ...] = (
     (Unreachable, 503),
     (TimedOut, 504),
 )
-_OTHERS = 502  # the platform does not accept our token, or has a fault
+_DEFAULT_STATUS = 502  # the platform does not accept the token, or has a fault
 
 
 def status(error: HaiError) -> int:
-    """The HTTP status for an error."""
-    return next((code for kind, code in _STATUS if isinstance(error, kind)), _OTHERS)
+    """Return the HTTP status for an error."""
+    return next((code for kind, code in _STATUS if isinstance(error, kind)), _DEFAULT_STATUS)
 
 
 def body(error: HaiError) -> dict[str, Any]:
-    """The error as JSON."""
-    found = error.violations if isinstance(error, Invalid) else ()
+    """Return the error as a JSON object."""
+    violations = error.violations if isinstance(error, Invalid) else ()
     return {
         "reason": error.reason,
         "message": error.message,
         "hint": error.hint,
         "violations": [
             {"field": v.field, "message": v.message, "line": v.line, "column": v.column}
-            for v in found
+            for v in violations
         ],
     }
 
 
-def invalid(*found: tuple[str, str]) -> Invalid:
-    """What is wrong with a request from the page: pairs of field and sentence."""
-    violations = tuple(Violation(field, message) for field, message in found)
+def invalid(*faults: tuple[str, str]) -> Invalid:
+    """Return the error for faults of a request, given as pairs of field and message."""
+    violations = tuple(Violation(field, message) for field, message in faults)
     return Invalid("; ".join(map(str, violations)), violations)

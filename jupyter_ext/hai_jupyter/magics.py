@@ -35,7 +35,7 @@ _OUTCOMES = ("succeeded", "failed", "ended")
 
 
 def _submit_options(magic: Any) -> Any:
-    """Adds the options of every submission."""
+    """Add the options that every submission has."""
     for each in (
         argument(
             *("-a", "--after"),
@@ -83,8 +83,8 @@ class HaiMagics(Magics):
         """Show a task, live; without a name the newest ten of yours."""
         ref = parse_argstring(self.hai_status, line).task
         if ref:
-            return TaskView(_run_with_client(lambda client: _find(client, ref)))
-        return TaskList(_run_with_client(_newest))
+            return TaskView(_run_with_client(lambda client: _get_task(client, ref)))
+        return TaskList(_run_with_client(_newest_tasks))
 
     @magic_arguments()
     @argument("task", help="Id or name.")
@@ -95,13 +95,13 @@ class HaiMagics(Magics):
         """Print the last lines of a task."""
         arguments = parse_argstring(self.hai_logs, line)
         for text in _run_with_client(
-            lambda client: _lines(client, arguments.task, arguments.rank, arguments.lines)
+            lambda client: _log_lines(client, arguments.task, arguments.rank, arguments.lines)
         ):
             print(text)
 
 
 def _run_with_client(call: Callable[[Client], Coroutine[Any, Any, Result]]) -> Result:
-    """Runs a call in a new thread; failures become messages without a traceback."""
+    """Run a call in a new thread; raise failures as messages without a traceback."""
     results: list[Result | BaseException] = []
 
     async def work() -> Result:
@@ -138,33 +138,31 @@ async def _submit_file(client: Client, arguments: Any, file: Path) -> Task:
 
 async def _submit_cell(client: Client, arguments: Any, cell: str) -> Task:
     directory = Path.cwd()
-    name = arguments.name or _name(cell)
-    text = nbformat_files.text(
-        nbformat_files.made([nbformat_files.code_cell(cell, id="cell-0")], {})
+    name = arguments.name or _default_name(cell)
+    text = nbformat_files.to_text(
+        nbformat_files.new_notebook([nbformat_files.code_cell(cell, id="cell-0")], {})
     )
-    copy = submission.stored(text, directory, "cell", write=True)
+    copy = submission.store_copy(text, directory, "cell", write=True)
     base = notebook_task(name, copy, directory, await runner_python(client), {})
     return await _create(client, read_spec(base, rules=False), arguments)
 
 
 async def _create(client: Client, spec: TaskSpec, arguments: Any) -> Task:
-    chosen = _with_options(spec, arguments)
-    chosen.options.after.extend(
-        [await _dependency(client, reference) for reference in arguments.after]
-    )
-    return await client.tasks.create(chosen)
+    _apply_options(spec, arguments)
+    spec.options.after.extend([await _dependency(client, each) for each in arguments.after])
+    return await client.tasks.create(spec)
 
 
 async def _dependency(client: Client, reference: str) -> AfterSpec:
-    """12, fit or fit:ended. A name may have a colon itself."""
+    """Parse 12, fit or fit:ended. A name may contain a colon."""
     task, _, outcome = reference.rpartition(":")
     if outcome not in _OUTCOMES:
         task, outcome = reference, ""
     return AfterSpec(task=await client.tasks.resolve(task), outcome=outcome)
 
 
-def _with_options(spec: TaskSpec, arguments: Any) -> TaskSpec:
-    """Applies the options of the magic, which override the file."""
+def _apply_options(spec: TaskSpec, arguments: Any) -> None:
+    """Set the options of the magic, which override the file."""
     if arguments.nodes is not None:
         spec.resource.node_count = arguments.nodes
     if arguments.group:
@@ -173,26 +171,25 @@ def _with_options(spec: TaskSpec, arguments: Any) -> TaskSpec:
         spec.priority = arguments.priority
     for assignment in arguments.option:
         apply_option(spec, assignment)
-    return spec
 
 
-def _name(cell: str) -> str:
+def _default_name(cell: str) -> str:
     first = next((line.strip("# ") for line in cell.splitlines() if line.strip("# ")), "cell")
     return "".join(c if c not in "()" else "_" for c in first)[:40]
 
 
-async def _find(client: Client, ref: str) -> Task:
+async def _get_task(client: Client, ref: str) -> Task:
     return await client.tasks.get(await client.tasks.resolve(ref))
 
 
-async def _newest(client: Client) -> list[Task]:
+async def _newest_tasks(client: Client) -> list[Task]:
     return list((await client.tasks.list(filter="user:me", page_size=10)).tasks)
 
 
-async def _lines(client: Client, ref: str, ranks: list[int], last: int) -> list[str]:
+async def _log_lines(client: Client, ref: str, ranks: list[int], last: int) -> list[str]:
     id = await client.tasks.resolve(ref)
-    found = []
+    lines = []
     async with aclosing(client.logs.tail(id, ranks=ranks, tail_lines=last)) as answers:
         async for answer in answers:
-            found += [f"[{line.rank}] {line.text}" for line in answer.lines]
-    return found
+            lines += [f"[{line.rank}] {line.text}" for line in answer.lines]
+    return lines

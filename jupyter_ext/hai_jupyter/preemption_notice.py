@@ -16,21 +16,21 @@ from hai.task.current_channel import current
 from hai.task.env import NOTICE_FILE as VARIABLE
 from hai_jupyter.live.state_store import StateStore
 
-__all__ = ["VARIABLE", "PreemptionNotices", "read", "say_saved"]
+__all__ = ["VARIABLE", "PreemptionNotices", "read_notice", "report_saved"]
 
 _FACTS = ("kind", "reason", "given_at", "ends_at")
 _CALL_SECONDS = 5.0
 
 
 class PreemptionNotices:
-    """Tells the board of each notice, and that there is none any more."""
+    """Puts the notice into the store, and removes it when it is withdrawn."""
 
     def __init__(self, path: Path, store: StateStore) -> None:
         self._path = path
         self._store = store
 
     async def follow(self) -> None:
-        """Never returns; cancel it."""
+        """Update the store until cancelled."""
         from watchfiles import awatch
 
         self._publish()
@@ -38,11 +38,11 @@ class PreemptionNotices:
             self._publish()
 
     def _publish(self) -> None:
-        self._store.set_facts(notice=read(self._path))
+        self._store.set_facts(notice=read_notice(self._path))
 
 
-def read(path: Path) -> dict[str, Any] | None:
-    """The notice in the file; None when there is none, or only half of one yet."""
+def read_notice(path: Path) -> dict[str, Any] | None:
+    """Return the notice in the file; None if there is none, or only a part of one."""
     try:
         data = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
@@ -52,7 +52,7 @@ def read(path: Path) -> dict[str, Any] | None:
     return {key: data.get(key, "") for key in _FACTS}
 
 
-async def say_saved() -> None:
-    """Tell the agent that nothing is left to save; it then need not wait. It does not matter when nobody hears."""
+async def report_saved() -> None:
+    """Tell the agent that it need not wait: everything is saved. An agent that does not answer is ignored."""
     with suppress(AgentError):
         await asyncio.to_thread(current().request, "saved", _CALL_SECONDS)

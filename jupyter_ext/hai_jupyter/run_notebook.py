@@ -48,16 +48,16 @@ class Runner(NotebookClient):
         self._unchanged_cells = unchanged_cells
         self._total = sum(1 for c in notebook.cells if c.cell_type == "code" and c.source.strip())
         self.done = 0
-        self.on_cell_execute = self._execute
-        self.on_cell_executed = self._executed
+        self.on_cell_execute = self._before_cell
+        self.on_cell_executed = self._after_cell
 
     def save(self, state: str) -> None:
-        """Replaces the output notebook atomically."""
+        """Replace the output notebook atomically."""
         self.nb.metadata["hai"] = {"task": task.task_id(), "state": state, "cells_done": self.done}
         nbformat_files.write(self.nb, self._out)
 
     def output(self, outs: Any, msg: Any, display_id: str | None, cell_index: int) -> Any:
-        """Prints text outputs to the log at once."""
+        """Print text outputs to the log at once."""
         content = msg["content"]
         text = content.get("text") or content.get("data", {}).get("text/plain") or ""
         if msg["msg_type"] == "error":
@@ -69,21 +69,21 @@ class Runner(NotebookClient):
     async def async_execute_cell(
         self, cell: Any, cell_index: int, *arguments: Any, **options: Any
     ) -> Any:
-        """Skips cells that an earlier run has done for good."""
+        """Skip cells that an earlier run has done for good."""
         if cell_index not in self._unchanged_cells:
             return await super().async_execute_cell(cell, cell_index, *arguments, **options)
         self._print_cell(cell, "not again: ")
         self.done += 1
         return cell
 
-    def _execute(self, cell: Any, cell_index: int) -> None:
+    def _before_cell(self, cell: Any, cell_index: int) -> None:
         self._print_cell(cell)
 
     def _print_cell(self, cell: Any, prefix: str = "") -> None:
-        first = next(iter(cell.source.strip().splitlines()), "")
-        print(f"--- cell {self.done + 1} of {self._total}: {prefix}{first[:80]}", flush=True)
+        first_line = next(iter(cell.source.strip().splitlines()), "")
+        print(f"--- cell {self.done + 1} of {self._total}: {prefix}{first_line[:80]}", flush=True)
 
-    def _executed(self, cell: Any, cell_index: int, execute_reply: Any) -> None:
+    def _after_cell(self, cell: Any, cell_index: int, execute_reply: Any) -> None:
         if execute_reply["content"]["status"] == "ok":
             self.done += 1
             resume.mark_done(cell)
@@ -91,12 +91,12 @@ class Runner(NotebookClient):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit code: 0 all cells ran, 1 a cell failed, 2 the notebook cannot be used."""
+    """Execute a notebook. Return 0 if all cells ran, 1 if one failed, 2 if the notebook cannot be used."""
     arguments = _parser().parse_args(argv)
     out = Path(arguments.out.replace("{task}", str(task.task_id() or "local")))
     try:
         notebook = nbformat_files.read(Path(arguments.notebook))
-        inject(notebook, dict(_pair(text) for text in arguments.parameter))
+        inject_parameters(notebook, dict(_parse_parameter(text) for text in arguments.parameter))
     except (OSError, ValueError, yaml.YAMLError) as error:
         print(f"{arguments.notebook}: {error}", file=sys.stderr)
         return UNUSABLE
@@ -105,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         out,
         resume.take_over(notebook, out),
         timeout=None,
-        kernel_name=_kernel(notebook),
+        kernel_name=_kernel_name(notebook),
         kernel_manager_class=TaskKernelManager,
     )
     with kernel_dir() as directory:
@@ -116,13 +116,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 async def _run(runner: Runner, grace: float) -> int:
     suspend_requested = asyncio.Event()
 
-    def listen(**_: Any) -> None:
+    def install_handler(**_: Any) -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, suspend_requested.set)
 
-    listen()
-    runner.on_notebook_start = (
-        listen  # nbclient installs a handler that would end the kernel at once
-    )
+    install_handler()
+    # nbclient installs a handler that would end the kernel at once; this one replaces it.
+    runner.on_notebook_start = install_handler
     work = asyncio.ensure_future(runner.async_execute())
     suspend = asyncio.ensure_future(suspend_requested.wait())
     await asyncio.wait({work, suspend}, return_when=asyncio.FIRST_COMPLETED)
@@ -133,55 +132,53 @@ async def _run(runner: Runner, grace: float) -> int:
         await asyncio.wait({work})
         return 128 + signal.SIGTERM
     suspend.cancel()
-    return _result(runner, work)
+    return _save_result(runner, work)
 
 
 async def _suspend(runner: Runner, work: asyncio.Future[Any], grace: float) -> None:
-    """Saves, gives the running cell its grace, and yields; returns in the cluster only if all cells have run."""
+    """Save, give the running cell its grace, and yield. In the cluster, this returns only if all cells have run."""
     task.receive_suspend_command()
     runner.save("suspended")
-    print(
-        f"suspend: saved after {runner.done} cells; the next run begins with the first one",
-        flush=True,
-    )
+    done = f"suspend: saved after {runner.done} cells"
+    print(f"{done}; the next run begins with the first one", flush=True)
     await asyncio.wait({work}, timeout=grace)
     if not work.done():
         runner.save("suspended")
         task.go_suspend()
 
 
-def _result(runner: Runner, work: asyncio.Future[Any]) -> int:
+def _save_result(runner: Runner, work: asyncio.Future[Any]) -> int:
     error = work.exception()
     runner.save("failed" if error else "finished")
     if error is None:
         print(f"all {runner.done} cells ran", flush=True)
         return 0
-    if not isinstance(error, CellExecutionError):  # its own traceback has been shown
+    if not isinstance(error, CellExecutionError):  # the traceback of a cell is printed already
         print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
     return FAILED
 
 
-def inject(notebook: Any, parameters: dict[str, Any]) -> None:
+def inject_parameters(notebook: Any, parameters: dict[str, Any]) -> None:
     """Add a cell that sets the parameters, after the one tagged `parameters`. Raises ValueError."""
     if not parameters:
         return
     language = notebook.metadata.get("kernelspec", {}).get("language", "python")
     if language != "python":
         raise ValueError(f"-p sets parameters of Python notebooks; this one is in {language}")
-    wrong = [name for name in parameters if not name.isidentifier()]
-    if wrong:
-        raise ValueError(f"not names of Python variables: {', '.join(wrong)}")
+    invalid_names = [name for name in parameters if not name.isidentifier()]
+    if invalid_names:
+        raise ValueError(f"not names of Python variables: {', '.join(invalid_names)}")
     source = "\n".join(f"{name} = {value!r}" for name, value in parameters.items())
     cell = nbformat_files.code_cell(source, metadata={"tags": ["injected-parameters"]})
     tagged = (i for i, c in enumerate(notebook.cells) if "parameters" in c.metadata.get("tags", []))
     notebook.cells.insert(next(tagged, -1) + 1, cell)
 
 
-def _kernel(notebook: Any) -> str:
+def _kernel_name(notebook: Any) -> str:
     return str(notebook.metadata.get("kernelspec", {}).get("name") or "python3")
 
 
-def _pair(text: str) -> tuple[str, Any]:
+def _parse_parameter(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals:
         raise ValueError(f"-p {text}: write it as name=value")

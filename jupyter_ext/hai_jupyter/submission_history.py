@@ -1,6 +1,6 @@
 """Saves submitted files as text, so that the next submission can show what has changed.
 
-They lie in the data directory of Jupyter, one small file for each submitted name; nothing else depends on them.
+The texts are in the data directory of Jupyter, one file for each submitted name; nothing else depends on them.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ _MAX_FILES = 200
 _MAX_LINES = 2_000
 
 
-def text_of(path: Path) -> str | None:
-    """The text of a file; of a notebook its cells, without outputs. None: too long, or no text."""
+def read_text(path: Path) -> str | None:
+    """Return the text of a file; for a notebook, its cells without outputs. None if it is too long or not a text."""
     try:
-        text = _cells(path) if path.suffix == ".ipynb" else path.read_text("utf-8")
+        text = _cells_text(path) if path.suffix == ".ipynb" else path.read_text("utf-8")
     except (OSError, ValueError):
         return None
     return text if len(text) <= _MAX_CHARS else None
 
 
 def save(name: str, path: Path) -> None:
-    """Saves the file submitted under a name. A full disk is ignored."""
-    text, at = text_of(path), _path_of(name)
+    """Save the file that was submitted under a name. A full disk is ignored."""
+    text, target = read_text(path), _path_of(name)
     if text is not None:
         with suppress(OSError):
-            at.parent.mkdir(parents=True, exist_ok=True)
-            nbformat_files.replace_with(text.encode(), at, like=path)
-            _delete_oldest(at.parent)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            nbformat_files.replace_file(text.encode(), target, like=path)
+            _delete_oldest(target.parent)
 
 
 def changes(name: str, path: Path) -> str | None:
-    """A unified diff between the last submission and the file. None: no submission is saved."""
-    now = text_of(path)
+    """Return a unified diff from the last submission to the file; None if no submission is saved."""
+    now = read_text(path)
     try:
         before = _path_of(name).read_text("utf-8")
     except OSError:
@@ -53,7 +53,7 @@ def changes(name: str, path: Path) -> str | None:
     return "\n".join(line for line, _ in zip(lines, range(_MAX_LINES), strict=False))
 
 
-def _cells(path: Path) -> str:
+def _cells_text(path: Path) -> str:
     cells = nbformat_files.read(path).cells
     return "\n\n".join(f"# %% {cell.cell_type}\n{cell.source}" for cell in cells) + "\n"
 

@@ -1,4 +1,4 @@
-"""A task in a notebook: with our extension a card that stays live by itself, elsewhere a table or a line of text."""
+"""Shows tasks in a notebook: with the extension as a card that stays live, elsewhere as a table or a line of text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COLUMNS = ("id", "name", "state", "outcome", "nodes", "why")
 
 
 class TaskView:
-    """One task."""
+    """The display of one task."""
 
     def __init__(self, task: Task) -> None:
         self.id = task.id
@@ -25,44 +25,46 @@ class TaskView:
     def __repr__(self) -> str:
         row = self._row
         state = row.get("outcome") or row["state"]
-        why = f": {row['why']}" if row.get("why") else ""
-        return _harmless(f"task {row['id']} {row['name']} {state}{why}")
+        reason = f": {row['why']}" if row.get("why") else ""
+        return _escape_controls(f"task {row['id']} {row['name']} {state}{reason}")
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         return {
             MIME: {"id": self.id},
-            "text/html": _table([self._row]),
+            "text/html": _html_table([self._row]),
             "text/plain": repr(self),
         }
 
 
 class TaskList:
-    """Several."""
+    """The display of several tasks."""
 
     def __init__(self, tasks: Sequence[Task]) -> None:
         self._rows = [_row(task) for task in tasks]
 
     def __repr__(self) -> str:
-        lines = [_harmless(" ".join(str(row.get(c, "")) for c in _COLUMNS)) for row in self._rows]
+        lines = [
+            _escape_controls(" ".join(str(row.get(c, "")) for c in _COLUMNS)) for row in self._rows
+        ]
         return "\n".join(lines) or "no tasks"
 
     def _repr_html_(self) -> str:
-        return _table(self._rows)
+        return _html_table(self._rows)
 
 
 def _row(task: Task) -> dict[str, Any]:
-    """As the panel's; a kernel's output stands still, so it says for how long agents were silent when it was made."""
+    """Return the row of the panel. Outputs of a kernel do not change, so it has the silence at this moment."""
     row, silence = task_row(task), silent_agents_of_run(task.run)
     return {**row, "why": silent_agents_text(silence, time.time())} if silence else row
 
 
-def _harmless(line: str) -> str:
-    """In a terminal, names steer nothing: control characters are written out."""
+def _escape_controls(line: str) -> str:
+    """Escape control characters, so that names cannot control a terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
 
 
-def _table(rows: Sequence[dict[str, Any]]) -> str:
-    """Names and reasons come from others: everything is escaped."""
+def _html_table(rows: Sequence[dict[str, Any]]) -> str:
+    """Return an HTML table. All texts are escaped, because names and reasons come from other users."""
     head = "".join(f"<th>{column}</th>" for column in _COLUMNS)
     body = "".join(
         "<tr>" + "".join(f"<td>{escape(str(row.get(c, '')))}</td>" for c in _COLUMNS) + "</tr>"

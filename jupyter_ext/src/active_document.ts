@@ -1,4 +1,4 @@
-/** Finds the file or cells to submit from the current document, and saves documents. */
+/** Finds the file or the cells to submit in the current document, and saves documents. */
 import { JupyterFrontEnd } from '@jupyterlab/application';
 import { IDocumentManager } from '@jupyterlab/docmanager';
 import { DocumentWidget } from '@jupyterlab/docregistry';
@@ -6,27 +6,27 @@ import { INotebookTracker } from '@jupyterlab/notebook';
 
 import { SubmitTarget } from './ui/submit';
 
-const ENDINGS = ['.py', '.sh', '.ipynb', '.yml', '.yaml'];
+const SUFFIXES = ['.py', '.sh', '.ipynb', '.yml', '.yaml'];
 
-/** True for files that can be tasks by their name. */
-export function submittable(path: string): boolean {
-  return ENDINGS.some(ending => path.endsWith(ending));
+/** Returns true for the path of a file that can be submitted. */
+export function isSubmittable(path: string): boolean {
+  return SUFFIXES.some(suffix => path.endsWith(suffix));
 }
 
-/** True for notebooks, by their name. */
+/** Returns true for the path of a notebook. */
 export function isNotebook(path: string): boolean {
   return path.endsWith('.ipynb');
 }
 
-/** The document in front; null when it is none that can be submitted. */
-export function current(app: JupyterFrontEnd, documents: IDocumentManager): SubmitTarget | null {
+/** Returns the current document; null if it cannot be submitted. */
+export function currentTarget(app: JupyterFrontEnd, documents: IDocumentManager): SubmitTarget | null {
   const widget = app.shell.currentWidget;
   const context = widget ? documents.contextForWidget(widget) : undefined;
-  return context && submittable(context.localPath) ? of(documents, context.localPath) : null;
+  return context && isSubmittable(context.localPath) ? targetOf(documents, context.localPath) : null;
 }
 
-/** A file by its path; saved first when it is open and changed. */
-export function of(documents: IDocumentManager, path: string): SubmitTarget {
+/** Returns a file to submit; `save` saves it first if it is open and changed. */
+export function targetOf(documents: IDocumentManager, path: string): SubmitTarget {
   const save = async () => {
     const widget = documents.findWidget(path);
     const context = widget && documents.contextForWidget(widget);
@@ -37,18 +37,18 @@ export function of(documents: IDocumentManager, path: string): SubmitTarget {
   return { path, save };
 }
 
-/** The chosen code cells of the notebook in front. */
-export function cells(documents: IDocumentManager, notebooks: INotebookTracker): SubmitTarget | null {
+/** Returns the selected code cells of the current notebook; null if there are none. */
+export function selectedCells(documents: IDocumentManager, notebooks: INotebookTracker): SubmitTarget | null {
   const panel = notebooks.currentWidget;
   if (!panel) {
     return null;
   }
-  const chosen = panel.content.widgets.filter(cell => panel.content.isSelectedOrActive(cell));
-  const sources = chosen.filter(cell => cell.model.type === 'code').map(cell => cell.model.sharedModel.getSource());
-  return sources.length ? { ...of(documents, panel.context.localPath), cells: sources } : null;
+  const selected = panel.content.widgets.filter(cell => panel.content.isSelectedOrActive(cell));
+  const sources = selected.filter(cell => cell.model.type === 'code').map(cell => cell.model.sharedModel.getSource());
+  return sources.length ? { ...targetOf(documents, panel.context.localPath), cells: sources } : null;
 }
 
-/** Save every open document that was changed; resolves with how many. */
+/** Saves every open document that was changed; resolves with their number. */
 export async function saveAll(app: JupyterFrontEnd, documents: IDocumentManager): Promise<number> {
   const changed = [...app.shell.widgets('main')].filter(
     widget => widget instanceof DocumentWidget && documents.contextForWidget(widget)?.model.dirty

@@ -7,9 +7,9 @@ import { Artifact, Check, Container, Draft, Environment, Group, Me, Message, Scr
 import { Failure, Frame, TaskRow } from './model/types';
 import { Point } from './model/usage';
 
-const SPACE = 'hai_jupyter';
+const PATH = 'hai_jupyter';
 
-/** What the server extension answered instead of a result. */
+/** An error response of the server extension. */
 export class ApiError extends Error implements Failure {
   constructor(
     readonly reason: string,
@@ -21,7 +21,7 @@ export class ApiError extends Error implements Failure {
   }
 }
 
-/** Verbs of the server extension; base URL, XSRF cookie and Jupyter's own token are ServerConnection's business. */
+/** Requests to the server extension. ServerConnection adds the base URL, the XSRF cookie and the token of Jupyter. */
 export class Api {
   constructor(private settings: ServerConnection.ISettings) {}
 
@@ -32,19 +32,19 @@ export class Api {
   workspaces = () => this.get<Workspace[]>('workspaces');
   memory = () => this.get<{ used: number; limit: number; of: string }>('memory');
   task = (id: number) => this.get<any>(`tasks/${id}`);
-  /** Where the manual is, with {page} for the name of a page. */
+  /** Returns the URL of the manual, with {page} for the name of a page. */
   manual = () => this.get<{ url: string }>('manual');
-  /** What tasks use just now. */
-  uses = (ids: readonly number[]) => this.get<Record<string, Point>>(`usage?ids=${ids.join(',')}`);
-  /** A line for a terminal that makes an environment, or gives one a kernel. */
+  /** Returns the current usage of tasks. */
+  currentUsage = (ids: readonly number[]) => this.get<Record<string, Point>>(`usage?ids=${ids.join(',')}`);
+  /** Returns a command line that creates an environment, or installs a kernel into one. */
   environmentCommand = (spec: object) => this.post<{ command: string }>('environments/command', spec);
-  /** Look at the health of these nodes. */
+  /** Submits a task that checks the health of nodes. */
   checkNodes = (nodes: string[], group: string) => this.post<TaskRow>('nodes/check', { nodes, group });
   artifacts = () => this.get<Artifact[]>('artifacts');
-  /** Bring the executed notebook here from the task's own directory. */
+  /** Downloads the executed notebook from the directory of the task. */
   executed = (id: number) => this.post<{ path: string }>(`tasks/${id}/executed`, {});
   usage = (id: number, first: number) => this.get<Series>(`tasks/${id}/usage?first=${first}`);
-  /** The status of the workspace of a folder; without a name: the folder is in none. */
+  /** Returns the status of the workspace that contains a folder; without a name if there is none. */
   workspace = (path: string) => this.get<Sync>(`workspace?path=${encodeURIComponent(path)}`);
   sync = (path: string, verb: string) => this.post<Sync>(`workspace/${verb}`, { path });
   container = (id: number) => this.get<Container>(`containers/${id}`);
@@ -54,10 +54,10 @@ export class Api {
   deleteContainer = (id: number) => this.request<object>(`containers/${id}`, { method: 'DELETE' });
   script = (spec: { path: string; specials?: string; clash?: string }) => this.post<Script>('notebook/script', spec);
   clear = (path: string) => this.post<{ copy: string; before: number; after: number }>('notebook/clear', { path });
-  /** Everything that was open is saved. */
+  /** Reports that all open documents are saved. */
   saved = () => this.post<object>('saved', {});
-  check = (wanted: Submission) => this.post<Check>('check', wanted);
-  submit = (wanted: Submission) => this.post<TaskRow>('submit', wanted);
+  check = (submission: Submission) => this.post<Check>('check', submission);
+  submit = (submission: Submission) => this.post<TaskRow>('submit', submission);
 
   draft(path: string, cells: boolean): Promise<Draft> {
     return this.get<Draft>(`draft?path=${encodeURIComponent(path)}${cells ? '&cells=1' : ''}`);
@@ -71,22 +71,22 @@ export class Api {
     return this.post<TaskRow>(`tasks/${id}/${verb}`, body);
   }
 
-  /** Where the whole log of a task can be downloaded. */
-  logFile(id: number): string {
-    return URLExt.join(this.settings.baseUrl, SPACE, `tasks/${id}/log.txt`);
+  /** Returns the URL from which the whole log of a task can be downloaded. */
+  logUrl(id: number): string {
+    return URLExt.join(this.settings.baseUrl, PATH, `tasks/${id}/log.txt`);
   }
 
-  /** A websocket to one of the live handlers. */
+  /** Opens a websocket to one of the live handlers. */
   socket(path: string): WebSocket {
-    let url = URLExt.join(this.settings.wsUrl, SPACE, path);
+    let url = URLExt.join(this.settings.wsUrl, PATH, path);
     if (this.settings.appendToken && this.settings.token) {
       url += `${url.includes('?') ? '&' : '?'}token=${encodeURIComponent(this.settings.token)}`;
     }
     return new this.settings.WebSocket(url) as WebSocket;
   }
 
-  /** What a feed needs of the world. */
-  environment(): StreamEnvironment {
+  /** Returns the connections and timers that a feed uses. */
+  streamEnvironment(): StreamEnvironment {
     return {
       socket: query => this.socket(`events?${query}`) as unknown as Socket,
       poll: query => this.get<Frame>(`state?${query}`),
@@ -104,7 +104,7 @@ export class Api {
   }
 
   private async request<T>(path: string, init: RequestInit): Promise<T> {
-    const url = URLExt.join(this.settings.baseUrl, SPACE, path);
+    const url = URLExt.join(this.settings.baseUrl, PATH, path);
     let response: Response;
     try {
       response = await ServerConnection.makeRequest(url, init, this.settings);

@@ -1,4 +1,4 @@
-/** Collects a diagnosis to copy: versions, connection, the last failures. It holds no token. */
+/** Shows a diagnosis that the user can copy: versions, connection, the last failures. It contains no token. */
 import { Clipboard } from '@jupyterlab/apputils';
 
 import { choose } from './dialogs';
@@ -6,11 +6,10 @@ import { Context } from './ui/context';
 
 const MAX_FAILURES = 20;
 
-/** Failures that were shown, newest last. */
+/** The failures that were shown, newest last. */
 export class Failures {
   private lines: string[] = [];
 
-  /** Note one. */
   add(error: unknown): void {
     const { reason, message } = error as { reason?: string; message?: string };
     this.lines = [...this.lines, `${new Date().toISOString()} ${reason ?? ''} ${message ?? error}`].slice(-MAX_FAILURES);
@@ -21,13 +20,13 @@ export class Failures {
   }
 }
 
-/** Show it, and copy it if wanted. */
-export async function diagnostics(context: Context, lab: string, failures: Failures): Promise<void> {
+/** Shows the diagnosis, and copies it on request. */
+export async function showDiagnostics(context: Context, lab: string, failures: Failures): Promise<void> {
   const { store, feed, translate } = context;
   const text = [
     `JupyterLab ${lab}, panel ${store.build || '?'}, platform ${context.me()?.version ?? '?'} (${context.me()?.cluster ?? '?'})`,
     `platform ${store.link.up ? 'answers' : `does not: ${store.link.reason} ${store.link.message}`}; feed ${feed.state}`,
-    `${store.tasks.size} tasks, ${store.nodes.size} nodes, version ${store.version} of board ${store.id}`,
+    `${store.tasks.size} tasks, ${store.nodes.size} nodes, version ${store.version} of store ${store.id}`,
     navigator.userAgent,
     ...(failures.all.length ? ['failures:', ...failures.all] : ['no failures'])
   ].join('\n');

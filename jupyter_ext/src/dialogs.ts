@@ -1,9 +1,9 @@
-/** A dialog with several answers, and one that shows preformatted text. */
+/** A dialog with preformatted text and several answers. */
 import { Dialog } from '@jupyterlab/apputils';
 
 import { Translate } from './model/language';
 
-/** The key of the answer that was chosen; null: none. */
+/** Asks the user; returns the key of the answer, or null. */
 export async function choose(translate: Translate, title: string, body: string, answers: Record<string, string>): Promise<string | null> {
   const keys = Object.keys(answers);
   const buttons = keys.map(key => Dialog.okButton({ label: answers[key] }));

@@ -1,4 +1,4 @@
-/** The mark of the platform: three slices of time on two nodes. */
+/** The icon of the platform: time slices on two nodes. */
 import { LabIcon } from '@jupyterlab/ui-components';
 
 const SVG = `<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 24 24">

@@ -1,4 +1,4 @@
-/** The services of JupyterLab. One that an installation lacks is null, and the features that need it are left out. */
+/** The services of JupyterLab. A service that an installation lacks is null, and the features that need it are absent. */
 import { ILayoutRestorer, JupyterFrontEnd } from '@jupyterlab/application';
 import { ICommandPalette } from '@jupyterlab/apputils';
 import { IEditorServices } from '@jupyterlab/codeeditor';
@@ -14,7 +14,7 @@ import { ITranslator } from '@jupyterlab/translation';
 
 export const PLUGIN = 'hai-jupyter:plugin';
 
-/** In the order of `lab`. */
+/** In the order in which `labServices` reads them. */
 export const requires = [IDocumentManager, IEditorServices];
 export const optional = [
   ICommandPalette,
@@ -45,8 +45,8 @@ export interface Lab {
   mimes: IRenderMimeRegistry | null;
 }
 
-/** What `activate` was given, by name. */
-export function lab(app: JupyterFrontEnd, found: any[]): Lab {
-  const [documents, editors, palette, launcher, restorer, registry, state, statusBar, translator, browsers, notebooks, mimes] = found;
+/** Returns the services that JupyterLab passed to `activate`, by name. */
+export function labServices(app: JupyterFrontEnd, services: any[]): Lab {
+  const [documents, editors, palette, launcher, restorer, registry, state, statusBar, translator, browsers, notebooks, mimes] = services;
   return { app, documents, editors, palette, launcher, restorer, registry, state, statusBar, translator, browsers, notebooks, mimes };
 }

@@ -1,15 +1,15 @@
-/** Renders a task in a notebook: the output of a magic is updated without the kernel. */
+/** Renders a task in a notebook: the panel updates the output of a magic, without the kernel. */
 import { IRenderMime } from '@jupyterlab/rendermime-interfaces';
 import { ReactWidget } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
 import { Context, useStore, useLoaded, useNow } from './ui/context';
 import { Silent, Status, TaskLink, Verbs } from './ui/common';
-import { lasting } from './model/format';
+import { durationText } from './model/format';
 
 export const MIME = 'application/vnd.hai.task+json';
 
-class Live extends ReactWidget implements IRenderMime.IRenderer {
+class LiveTask extends ReactWidget implements IRenderMime.IRenderer {
   private task = 0;
 
   constructor(private context: Context) {
@@ -47,13 +47,13 @@ function Card(props: { context: Context; id: number }): JSX.Element {
       </div>
       <div className="hai-dim">
         <Silent task={row} context={context} now={now} />
-        #{row.id} · {row.nodes}×{row.group} · {lasting(row, now)} {row.why ? `· ${row.why}` : ''}
+        #{row.id} · {row.nodes}×{row.group} · {durationText(row, now)} {row.why ? `· ${row.why}` : ''}
       </div>
     </div>
   );
 }
 
-/** Say how the type is drawn. */
-export function factory(context: Context): IRenderMime.IRendererFactory {
-  return { safe: true, mimeTypes: [MIME], defaultRank: 10, createRenderer: () => new Live(context) };
+/** Returns the renderer of tasks in outputs. */
+export function rendererFactory(context: Context): IRenderMime.IRendererFactory {
+  return { safe: true, mimeTypes: [MIME], defaultRank: 10, createRenderer: () => new LiveTask(context) };
 }

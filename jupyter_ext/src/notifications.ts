@@ -12,7 +12,7 @@ import { Context } from './ui/context';
 const LAST_READ = `${PLUGIN}:seen`;
 const MESSAGES_SECONDS = 300;
 const VISIBLE_MS = 8000;
-/** A notice that is not drawn yet cannot be updated. */
+/** Notifications of this time are shown together: one that is not drawn yet cannot be updated. */
 const BATCH_MS = 500;
 
 export class Notifications {
@@ -30,10 +30,10 @@ export class Notifications {
     private context: () => Context
   ) {}
 
-  /** Starts, once there is a context. */
+  /** Starts to listen, once there is a context. */
   start(): void {
     const { store } = this.context();
-    store.watch((before, after) => this.changed(before, after));
+    store.watch((before, after) => this.onTaskChange(before, after));
     store.listen(() => this.onStoreChange());
     window.setInterval(() => store.link.up && !document.hidden && void this.loadMessages(), MESSAGES_SECONDS * 1000);
     this.onStoreChange();
@@ -46,9 +46,9 @@ export class Notifications {
     this.context().store.changed();
   }
 
-  private changed(before: TaskRow | undefined, after: TaskRow): void {
-    const found = this.options.notifyEnd ? notificationFor(before, after, this.me?.user ?? '') : null;
-    if (found && this.pending.push(found) === 1) {
+  private onTaskChange(before: TaskRow | undefined, after: TaskRow): void {
+    const notification = this.options.notifyEnd ? notificationFor(before, after, this.me?.user ?? '') : null;
+    if (notification && this.pending.push(notification) === 1) {
       window.setTimeout(() => this.showAll(), BATCH_MS);
     }
   }
@@ -56,10 +56,11 @@ export class Notifications {
   private showAll(): void {
     const all = this.pending;
     this.pending = [];
-    new Set(all.map(one => one.text)).forEach(text => this.show(all.filter(one => one.text === text)));
+    const texts = new Set(all.map(notification => notification.text));
+    texts.forEach(text => this.show(all.filter(notification => notification.text === text)));
   }
 
-  /** Names the newest task and counts the others, also those of a visible notice: the end of a sweep would cover the page. */
+  /** Names the newest task and counts the others, also those of a visible notification, so that the end of a sweep does not cover the page. */
   private show(group: TaskNotification[]): void {
     const { translate, shell } = this.context();
     const { kind, text, task } = group.at(-1)!;
@@ -79,8 +80,8 @@ export class Notifications {
   private onStoreChange(): void {
     const { store } = this.context();
     const notice = store.notice ? JSON.stringify(store.notice) : '';
-    const ahead = (store.notice?.ends_at ?? 0) * 1000 > Date.now();
-    if (notice && notice !== this.lastNotice && ahead && this.options.saveOnNotice) {
+    const isAhead = (store.notice?.ends_at ?? 0) * 1000 > Date.now();
+    if (notice && notice !== this.lastNotice && isAhead && this.options.saveOnNotice) {
       void this.saveBeforeEviction(store.notice!.reason);
     }
     this.lastNotice = notice;
@@ -116,9 +117,9 @@ export class Notifications {
   }
 
   private async loadMessages(): Promise<void> {
-    const markMessagesRead = Number((await this.lab.state?.fetch(LAST_READ)) ?? 0);
-    const found = await this.context().api.messages().catch(() => []);
-    this.unread = found.filter(message => Date.parse(message.create_time) > markMessagesRead).length;
+    const lastRead = Number((await this.lab.state?.fetch(LAST_READ)) ?? 0);
+    const messages = await this.context().api.messages().catch(() => []);
+    this.unread = messages.filter(message => Date.parse(message.create_time) > lastRead).length;
     this.context().store.changed();
   }
 }

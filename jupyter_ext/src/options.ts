@@ -15,7 +15,7 @@ export interface Options {
 
 const DEFAULTS: Options = { language: 'auto', notifyEnd: true, saveOnNotice: true, filter: 'user:me', followSelection: false };
 
-/** Reads the settings; later changes by the user update the same object. */
+/** Reads the settings; later changes update the same object. */
 export async function readOptions(registry: ISettingRegistry | null): Promise<Options> {
   try {
     const settings = await registry?.load(PLUGIN);
@@ -28,8 +28,8 @@ export async function readOptions(registry: ISettingRegistry | null): Promise<Op
   }
 }
 
-/** The language of the settings; else that of JupyterLab unless English; else that of the browser. */
-export async function language(options: Options, translator: ITranslator | null): Promise<Translate> {
+/** Loads the language of the settings; else that of JupyterLab unless English; else that of the browser. */
+export async function loadTranslator(options: Options, translator: ITranslator | null): Promise<Translate> {
   const labs = translator?.languageCode ?? 'en';
   const auto = labs.startsWith('en') ? document.documentElement.lang || labs : labs;
   const chosen = options.language === 'auto' ? auto : options.language;

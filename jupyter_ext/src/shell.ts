@@ -2,17 +2,17 @@
 import { Dialog, Notification, showDialog } from '@jupyterlab/apputils';
 
 import { Failures } from './diagnostics';
-import { current } from './active_document';
+import { currentTarget } from './active_document';
 import { Lab } from './lab_services';
 import { Translate } from './model/language';
 import { Options } from './options';
-import { Pages } from './task_pages';
-import { typed } from './terminals';
+import { TaskPages } from './task_pages';
+import { runInTerminal } from './terminals';
 import { Shell } from './ui/context';
 import { SubmitTarget } from './ui/submit';
 
-/** `submit` opens the dialog for a file. */
-export function shellOf(lab: Lab, translate: Translate, options: Options, pages: Pages, failures: Failures, submit: (target: SubmitTarget | null) => void): Shell {
+/** Creates the actions; `submit` opens the dialog for a file. */
+export function createShell(lab: Lab, translate: Translate, options: Options, pages: TaskPages, failures: Failures, submit: (target: SubmitTarget | null) => void): Shell {
   const fail = (error: unknown) => {
     failures.add(error);
     Notification.error((error as Error).message, { autoClose: 8000 });
@@ -20,12 +20,12 @@ export function shellOf(lab: Lab, translate: Translate, options: Options, pages:
   return {
     fail,
     openTask: (id, tab, rank) => pages.open(id, tab, rank),
-    chose: id => options.followSelection && pages.follow(id),
-    submit: () => submit(current(lab.app, lab.documents)),
+    onSelect: id => options.followSelection && pages.follow(id),
+    submit: () => submit(currentTarget(lab.app, lab.documents)),
     run: id => void lab.app.commands.execute(id),
     keys: id => keysOf(lab, id),
-    type: command => typed(lab, translate, command).catch(fail),
-    folder: () => lab.app.serviceManager.contents.localPath(lab.browsers?.tracker.currentWidget?.model.path ?? ''),
+    runInTerminal: command => runInTerminal(lab, translate, command).catch(fail),
+    currentFolder: () => lab.app.serviceManager.contents.localPath(lab.browsers?.tracker.currentWidget?.model.path ?? ''),
     openLink: link => void window.open(link, '_blank', 'noopener,noreferrer'),
     openFile: path => void lab.documents.openOrReveal(path),
     confirm: async (title, body, verb) => {
@@ -36,6 +36,6 @@ export function shellOf(lab: Lab, translate: Translate, options: Options, pages:
 }
 
 function keysOf(lab: Lab, id: string): string {
-  const bound = lab.app.commands.keyBindings.find(one => one.command === id);
-  return bound ? bound.keys.join(' ').replace(/\bAccel\b/, 'Ctrl') : '';
+  const binding = lab.app.commands.keyBindings.find(binding => binding.command === id);
+  return binding ? binding.keys.join(' ').replace(/\bAccel\b/, 'Ctrl') : '';
 }

@@ -33,14 +33,14 @@ function Item(props: { context: Context; open: (tab: string) => void }): JSX.Ele
   }, []);
   const { running, waiting } = context.store.counts();
   const unread = context.unread.count();
-  const used = memory.value;
-  const full = used !== null && used.limit > 0 && used.used >= 0.9 * used.limit;
+  const usage = memory.value;
+  const full = usage !== null && usage.limit > 0 && usage.used >= 0.9 * usage.limit;
   return (
     <>
-      {used && used.limit > 0 && (
-        <span className={full ? 'hai-full-text' : ''} title={context.translate('Memory of this {of}', { of: used.of })}>
+      {usage && usage.limit > 0 && (
+        <span className={full ? 'hai-full-text' : ''} title={context.translate('Memory of this {of}', { of: usage.of })}>
           {full ? '⚠ ' : ''}
-          {bytes(used.used)} / {bytes(used.limit)}
+          {bytes(usage.used)} / {bytes(usage.limit)}
         </span>
       )}
       <button className="hai-status-button" onClick={() => open('tasks')} title={context.translate('Tasks of the cluster')}>

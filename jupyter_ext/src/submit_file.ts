@@ -5,8 +5,8 @@ import { Lab } from './lab_services';
 import { Context } from './ui/context';
 import { SubmitTarget, submitDialog } from './ui/submit';
 
-/** Shows the dialog and submits; null: no file that can be submitted is open. */
-export async function submit(lab: Lab, context: Context, target: SubmitTarget | null): Promise<void> {
+/** Shows the dialog and submits the file; null means that no file that can be submitted is open. */
+export async function submitFile(lab: Lab, context: Context, target: SubmitTarget | null): Promise<void> {
   const { store, translate, shell } = context;
   if (!target) {
     Notification.info(translate('Open a .py, .sh, .ipynb or .yml file to submit it.'), { autoClose: 5000 });

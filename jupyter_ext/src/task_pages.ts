@@ -9,7 +9,7 @@ import { TaskPage } from './ui/task_page';
 
 type Page = MainAreaWidget<TaskPage>;
 
-export class Pages {
+export class TaskPages {
   private tracker = new WidgetTracker<Page>({ namespace: 'hai-task' });
   private follower: Page | null = null;
 
@@ -18,25 +18,25 @@ export class Pages {
     private context: () => Context
   ) {}
 
-  /** Show the page of a task, on one of its tabs. */
+  /** Shows the page of a task, on one of its tabs. */
   open(id: number, tab = 'overview', rank = ''): void {
-    const page = this.tracker.find(one => one.content.task === id) ?? this.made(id, tab);
+    const page = this.tracker.find(page => page.content.task === id) ?? this.create(id, tab);
     this.attach(page, {});
-    page.content.turnTo(id, tab, rank);
+    page.content.showTask(id, tab, rank);
     this.lab.app.shell.activateById(page.id);
   }
 
-  /** Show the log of a task beside the list, which keeps the keyboard. */
+  /** Shows the log of a task beside the list, which keeps the keyboard. */
   follow(id: number): void {
     if (!this.follower || this.follower.isDisposed) {
       this.follower = this.widget('hai-follower', id, 'logs');
     }
-    this.follower.content.turnTo(id, 'logs');
+    this.follower.content.showTask(id, 'logs');
     this.follower.title.label = this.name(id);
     this.attach(this.follower, { mode: 'split-right', activate: false });
   }
 
-  /** Lab brings back what was open when it was closed. */
+  /** Restores the pages that were open when Lab was closed. */
   restore(): void {
     void this.lab.restorer?.restore(this.tracker, {
       command: 'hai:open-task',
@@ -45,7 +45,7 @@ export class Pages {
     });
   }
 
-  private made(id: number, tab: string): Page {
+  private create(id: number, tab: string): Page {
     const page = this.widget(`hai-task-${id}`, id, tab);
     void this.tracker.add(page);
     return page;
@@ -60,9 +60,9 @@ export class Pages {
     return page;
   }
 
-  private attach(page: Page, where: DocumentRegistry.IOpenOptions): void {
+  private attach(page: Page, options: DocumentRegistry.IOpenOptions): void {
     if (!page.isAttached) {
-      this.lab.app.shell.add(page, 'main', where);
+      this.lab.app.shell.add(page, 'main', options);
     }
   }
 

@@ -6,8 +6,8 @@ import { Translate } from './model/language';
 
 const CREATE = 'terminal:create-new';
 
-/** Type a command into a new terminal; where there are none, show it to be typed elsewhere. */
-export async function typed(lab: Lab, translate: Translate, command: string): Promise<void> {
+/** Runs a command in a new terminal; without terminals, shows the command to the user. */
+export async function runInTerminal(lab: Lab, translate: Translate, command: string): Promise<void> {
   if (!lab.app.commands.hasCommand(CREATE)) {
     const title = translate('This JupyterLab has no terminals; run this in one:');
     await showDialog({ title, body: command, buttons: [Dialog.okButton({ label: translate('Close') })] });

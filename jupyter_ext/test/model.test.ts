@@ -3,25 +3,25 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 
-import { chosen, each } from '../src/model/batch';
+import { markedAfterClick, runOnEach } from '../src/model/batch';
 import { StateStore } from '../src/model/state_store';
-import { needsUse, columnTexts } from '../src/model/columns';
+import { columnTexts, showUsage } from '../src/model/columns';
 import { Drafts } from '../src/model/drafts';
 import { Feed, Socket } from '../src/model/feed';
 import { matcher } from '../src/model/filter';
-import { EMPTY, asFile, asForm, lines as asLines, pairs, same } from '../src/model/form';
+import { EMPTY, areEqual, pairLines, parsePairs, toForm, toTaskFile } from '../src/model/form';
 import { isChinese, translatorFor } from '../src/model/language';
-import { Lines, pieces, search } from '../src/model/log_lines';
+import { Lines, parsePieces, search } from '../src/model/log_lines';
 import { fill, notificationFor } from '../src/model/task_notifications';
 import { Heartbeat } from '../src/model/heartbeat';
-import { bars, runningShare } from '../src/model/timeline';
-import { expected } from '../src/model/start_prediction';
+import { lifeBars, runningShare } from '../src/model/timeline';
+import { startSentence } from '../src/model/start_prediction';
 import { Frame, LogRow, TaskRow } from '../src/model/types';
-import { pages, picture } from '../src/model/usage';
-import { silence, silenceOfRank } from '../src/model/agent_silence';
-import { reveal, visibleRows } from '../src/model/visible_rows';
+import { chartOf, rankPages } from '../src/model/usage';
+import { rankSilenceText, silenceText } from '../src/model/agent_silence';
+import { scrollPositionFor, visibleRows } from '../src/model/visible_rows';
 import { stateStyle } from '../src/model/state_style';
-import { bytes, clock, held, lasting, level, span, status, verbs, whose } from '../src/model/format';
+import { bytes, clock, durationText, heldSeconds, levelName, runAndRank, span, status, verbs } from '../src/model/format';
 
 function row(id: number, more: Partial<TaskRow> = {}): TaskRow {
   return { id, user: 'alice', name: `task${id}`, nodes: 1, state: 'RUNNING', priority: 10, version: id, ...more };
@@ -31,14 +31,14 @@ function frame(more: Partial<Frame> = {}): Frame {
   return { tasks: [], nodes: [], version: 0, ...more };
 }
 
-test('a board knows who waits for the end of a task', () => {
+test('a store knows who waits for the end of a task', () => {
   const store = new StateStore();
   store.apply(frame({ tasks: [row(1), row(2, { awaited: [1] }), row(3, { awaited: [9, 2, 1] }), row(4)], version: 1 }));
   assert.deepEqual(store.dependents([1]).map(task => task.id), [3, 2]);
   assert.deepEqual(store.dependents([1, 2, 3]).map(task => task.id), []);
 });
 
-test('a board is complete once a frame has a version, and lists the newest first', () => {
+test('a store is complete once a frame has a version, and lists the newest first', () => {
   const store = new StateStore();
   store.apply(frame({ reset: true, board: 'b', tasks: [row(1), row(3)] }));
   assert.equal(store.complete, false);
@@ -206,9 +206,9 @@ test('only visible rows are drawn', () => {
   assert.deepEqual(visibleRows(0, 400, 40, 10_000, 2), { first: 0, end: 12 });
   assert.deepEqual(visibleRows(4000, 400, 40, 10_000, 2), { first: 98, end: 112 });
   assert.deepEqual(visibleRows(4000, 400, 40, 5), { first: 5, end: 5 });
-  assert.equal(reveal(3, 200, 400, 40), 120);
-  assert.equal(reveal(20, 200, 400, 40), 440);
-  assert.equal(reveal(8, 200, 400, 40), 200);
+  assert.equal(scrollPositionFor(3, 200, 400, 40), 120);
+  assert.equal(scrollPositionFor(20, 200, 400, 40), 440);
+  assert.equal(scrollPositionFor(8, 200, 400, 40), 200);
 });
 
 const log = (...texts: Array<[string, boolean?]>): LogRow[] => texts.map(([text, redraw], i) => [1, 0, i, text, redraw ? 1 : 0]);
@@ -219,7 +219,7 @@ test('a line that ended with a carriage return is replaced by the next of its ra
   assert.deepEqual(lines.all.map(line => line.text), ['done', 'next']);
   lines.add([[1, 0, 9, 'a', 1], [1, 1, 9, 'other rank', 0], [1, 0, 9, 'b', 0], [2, 0, 9, 'run 2', 0]]);
   assert.deepEqual(lines.all.map(line => line.text), ['done', 'next', 'b', 'other rank', 'run 2']);
-  assert.deepEqual(lines.all.map(line => line.opens), [true, false, false, false, true]);
+  assert.deepEqual(lines.all.map(line => line.startsRun), [true, false, false, false, true]);
 });
 
 test('a long log is bounded, and says how much was dropped', () => {
@@ -232,13 +232,13 @@ test('a long log is bounded, and says how much was dropped', () => {
 });
 
 test('colours stay, every other escape goes, control characters are seen', () => {
-  assert.deepEqual(pieces('\x1b[1;31mbad\x1b[0m ok'), [
+  assert.deepEqual(parsePieces('\x1b[1;31mbad\x1b[0m ok'), [
     { text: 'bad', style: 'bold red' },
     { text: ' ok', style: '' }
   ]);
   const hostile = 'a\x1b]0;title\x07b\x1b[2Jc\x1b[38;5;9md\x00e\x1b';
-  assert.equal(pieces(hostile).map(piece => piece.text).join(''), 'abcd\ufffde');
-  assert.equal(pieces('<img src=x onerror=1>')[0]!.text, '<img src=x onerror=1>');
+  assert.equal(parsePieces(hostile).map(piece => piece.text).join(''), 'abcd\ufffde');
+  assert.equal(parsePieces('<img src=x onerror=1>')[0]!.text, '<img src=x onerror=1>');
 });
 
 test('only ends and suspensions of one’s own tasks are news', () => {
@@ -265,32 +265,32 @@ test('states have a word and a mark, and verbs that fit', () => {
   assert.deepEqual(verbs(row(1, { state: 'FINISHED', type: 'jupyter' })), []);
   const marks = ['RUNNING', 'SUCCEEDED', 'FAILED', 'STOPPED', 'WAITING', 'SUSPENDED', 'HELD'].map(state => stateStyle(state).glyph);
   assert.equal(new Set(marks).size, marks.length);
-  assert.deepEqual([level(30), level(-1), level(7)], ['HIGH', 'AUTO', '7']);
+  assert.deepEqual([levelName(30), levelName(-1), levelName(7)], ['HIGH', 'AUTO', '7']);
 });
 
 test('spans and sizes are short', () => {
   assert.deepEqual([0, 59, 200, 7500, 270_000].map(span), ['0 s', '59 s', '3 min 20 s', '2 h 5 min', '3 d 3 h']);
   assert.deepEqual([500, 3_650_722_202, 2 ** 20].map(bytes), ['500 B', '3.40 GiB', '1.00 MiB']);
-  assert.equal(lasting(row(1, { run_started: 100 }), 160), '1 min');
-  assert.equal(lasting(row(1, { state: 'WAITING_INIT', created: 100 }), 107), '7 s');
+  assert.equal(durationText(row(1, { run_started: 100 }), 160), '1 min');
+  assert.equal(durationText(row(1, { state: 'WAITING_INIT', created: 100 }), 107), '7 s');
 });
 
 test('a form becomes a task file and comes back from one', () => {
   const form = { ...EMPTY, name: 'n', nodes: 4, tags: 'a, b', variables: 'A=1\n# no\nB= x=y ', timeLimit: '2h' };
-  const file = asFile(form);
+  const file = toTaskFile(form);
   assert.deepEqual(file.resource, { node_count: 4, group: 'default', image: null });
   assert.deepEqual(file.spec, { environments: { A: '1', B: 'x=y' } });
   assert.deepEqual(file.options, { py_venv: null, tags: ['a', 'b'], time_limit: '2h', max_retries: null, after: null });
-  const back = asForm(file, EMPTY);
+  const back = toForm(file, EMPTY);
   assert.deepEqual(back, { ...form, tags: 'a b', variables: 'A=1\nB=x=y' });
-  assert.equal(asLines(pairs('a=1\nb')), 'a=1\nb=');
-  assert.deepEqual(asFile({ ...form, variables: 'B=2' }, form).spec, { environments: { A: null, B: '2' } }); // A is gone
+  assert.equal(pairLines(parsePairs('a=1\nb')), 'a=1\nb=');
+  assert.deepEqual(toTaskFile({ ...form, variables: 'B=2' }, form).spec, { environments: { A: null, B: '2' } }); // A is gone
 });
 
 test('tasks that go first are numbers in the form, with how they have to end', () => {
-  const file = asFile({ ...EMPTY, after: '12, #13:ended fit' });
+  const file = toTaskFile({ ...EMPTY, after: '12, #13:ended fit' });
   assert.deepEqual(file.options.after, [{ task: 12 }, { task: 13, outcome: 'ended' }, { task: 'fit' }]);
-  assert.equal(asForm(file, EMPTY).after, '12 13:ended fit');
+  assert.equal(toForm(file, EMPTY).after, '12 13:ended fit');
 });
 
 test('the life of a task is bars without gaps', () => {
@@ -299,7 +299,7 @@ test('the life of a task is bars without gaps', () => {
     { number: 1, create_time: time(110), start_time: time(112), end_time: time(150), reason: 'left' },
     { number: 2, create_time: time(170), start_time: time(171) }
   ];
-  const found = bars(100, runs, 0, 200);
+  const found = lifeBars(100, runs, 0, 200);
   assert.deepEqual(
     found.map(bar => [bar.kind, bar.from, bar.to]),
     [
@@ -312,7 +312,7 @@ test('the life of a task is bars without gaps', () => {
     ]
   );
   assert.equal(runningShare(found), 0.67);
-  assert.deepEqual(bars(100, [], 0, 100), []);
+  assert.deepEqual(lifeBars(100, [], 0, 100), []);
 });
 
 test('use is drawn as bars between start and end, as high as its share of the most', () => {
@@ -320,23 +320,23 @@ test('use is drawn as bars between start and end, as high as its share of the mo
     [100, 2, null],
     [160, 4, 0.5]
   ];
-  const drawn = picture(points, 1, 100, 220, 60)!;
+  const drawn = chartOf(points, 1, 100, 220, 60)!;
   assert.deepEqual(drawn.bars.map(bar => [bar.left, bar.width, bar.height]), [[0, 0.5, 0.5], [0.5, 0.5, 1]]);
   assert.deepEqual([drawn.last, drawn.mean], [4, 3]);
-  assert.deepEqual(picture(points, 2, 100, 220, 60, 1)!.bars.map(bar => [bar.time, bar.height]), [[160, 0.5]]);
-  assert.equal(picture(points, 3, 100, 220, 60), null);
-  assert.deepEqual(picture([[100, 0]], 1, 100, 100, 60)!.bars.map(bar => bar.height), [0]);
+  assert.deepEqual(chartOf(points, 2, 100, 220, 60, 1)!.bars.map(bar => [bar.time, bar.height]), [[160, 0.5]]);
+  assert.equal(chartOf(points, 3, 100, 220, 60), null);
+  assert.deepEqual(chartOf([[100, 0]], 1, 100, 100, 60)!.bars.map(bar => bar.height), [0]);
 });
 
 test('nodes are held over all runs and in the one that runs', () => {
-  assert.equal(held(row(1, { run_seconds: 20, run_started: 100 }), 130), 50);
-  assert.equal(held(row(1, { run_seconds: 20, run_started: 100, state: 'FINISHED' }), 130), 20);
-  assert.equal(held(row(1, { state: 'WAITING_INIT' }), 130), 0);
+  assert.equal(heldSeconds(row(1, { run_seconds: 20, run_started: 100 }), 130), 50);
+  assert.equal(heldSeconds(row(1, { run_seconds: 20, run_started: 100, state: 'FINISHED' }), 130), 20);
+  assert.equal(heldSeconds(row(1, { state: 'WAITING_INIT' }), 130), 0);
 });
 
 test('ranks are shown eight at a time', () => {
-  assert.deepEqual(pages(17, 8), [[0, 7], [8, 15], [16, 16]]);
-  assert.deepEqual(pages(8, 8), [[0, 7]]);
+  assert.deepEqual(rankPages(17, 8), [[0, 7], [8, 15], [16, 16]]);
+  assert.deepEqual(rankPages(8, 8), [[0, 7]]);
 });
 
 test('what is done with many has a result for each, a few at a time', async () => {
@@ -350,21 +350,21 @@ test('what is done with many has a result for each, a few at a time', async () =
       throw new Error('refused');
     }
   };
-  const found = await each([1, 2, 3, 4, 5], work, 2);
+  const found = await runOnEach([1, 2, 3, 4, 5], work, 2);
   assert.deepEqual(found.map(one => [one.item, one.error?.message]), [[1, undefined], [2, undefined], [3, 'refused'], [4, undefined], [5, undefined]]);
   assert.equal(most, 2);
-  assert.deepEqual(await each([], work), []);
+  assert.deepEqual(await runOnEach([], work), []);
 });
 
 test('tasks are marked one by one or in a row', () => {
   const all = [9, 7, 5, 3];
-  assert.deepEqual([...chosen(all, new Set([9]), 9, 5, 'add')], [9, 5]);
-  assert.deepEqual([...chosen(all, new Set([9, 5]), 9, 5, 'add')], [9]);
-  assert.deepEqual([...chosen(all, new Set(), 3, 7, 'range')], [7, 5, 3]);
-  assert.deepEqual([...chosen(all, new Set(), 0, 7, 'range')], [7]);
+  assert.deepEqual([...markedAfterClick(all, new Set([9]), 9, 5, 'add')], [9, 5]);
+  assert.deepEqual([...markedAfterClick(all, new Set([9, 5]), 9, 5, 'add')], [9]);
+  assert.deepEqual([...markedAfterClick(all, new Set(), 3, 7, 'range')], [7, 5, 3]);
+  assert.deepEqual([...markedAfterClick(all, new Set(), 0, 7, 'range')], [7]);
 });
 
-test('a board knows which front end the server gives out', () => {
+test('a store knows which front end the server gives out', () => {
   const store = new StateStore();
   store.apply(frame({ build: 'a' }));
   store.apply(frame({}));
@@ -388,11 +388,11 @@ test('a predicted start is told as far as it is known, or why it is not', () => 
   const translate = translatorFor({});
   const [p10, p50, p90] = ['2026-01-01T00:00:00Z', '2026-01-02T00:00:00Z', '2026-01-03T00:00:00Z'];
   const [from, when, to] = [p10, p50, p90].map(moment => new Date(moment).toLocaleString());
-  assert.equal(expected(translate, { p10, p50, p90 }), `It will probably start at ${when} (between ${from} and ${to}).`);
-  assert.equal(expected(translate, { p10, p50 }), `It will probably start at ${when}, or much later (not before ${from}).`);
-  assert.equal(expected(translate, { p10 }), `It will probably not start before ${from}.`);
-  assert.equal(expected(translate, { reason: 'history is thin' }), 'No predicted start: history is thin.');
-  assert.equal(expected(translate, {}), '');
+  assert.equal(startSentence(translate, { p10, p50, p90 }), `It will probably start at ${when} (between ${from} and ${to}).`);
+  assert.equal(startSentence(translate, { p10, p50 }), `It will probably start at ${when}, or much later (not before ${from}).`);
+  assert.equal(startSentence(translate, { p10 }), `It will probably not start before ${from}.`);
+  assert.equal(startSentence(translate, { reason: 'history is thin' }), 'No predicted start: history is thin.');
+  assert.equal(startSentence(translate, {}), '');
 });
 
 test('a begun form is kept until it is handed in, and never one of another file', () => {
@@ -402,10 +402,10 @@ test('a begun form is kept until it is handed in, and never one of another file'
   drafts.put('a.py', null);
   assert.equal(saved.length, 0);
   drafts.put('a.py', { form, text: null });
-  assert.deepEqual([drafts.of('a.py')?.form.tags, drafts.of('b.py')], ['x', null]);
+  assert.deepEqual([drafts.get('a.py')?.form.tags, drafts.get('b.py')], ['x', null]);
   const later = new Drafts(() => undefined);
-  later.bring(saved[0]);
-  assert.equal(later.of('a.py')?.form.tags, 'x');
+  later.addSaved(saved[0]);
+  assert.equal(later.get('a.py')?.form.tags, 'x');
   drafts.put('a.py', null);
   assert.deepEqual(saved[1], []);
 });
@@ -414,9 +414,9 @@ test('what Lab kept and is none of ours is left out, and does not replace what w
   const drafts = new Drafts(() => undefined);
   drafts.put('a', { form: EMPTY, text: 'new' });
   for (const kept of [null, 7, 'x', [1, ['b'], ['c', null], ['a', { form: EMPTY, text: 'old' }], ['d', { form: EMPTY, text: 'd' }]]]) {
-    drafts.bring(kept);
+    drafts.addSaved(kept);
   }
-  assert.deepEqual(['a', 'b', 'c', 'd'].map(key => drafts.of(key)?.text), ['new', undefined, undefined, 'd']);
+  assert.deepEqual(['a', 'b', 'c', 'd'].map(key => drafts.get(key)?.text), ['new', undefined, undefined, 'd']);
 });
 
 test('the newest drafts are kept, as many as fit', () => {
@@ -424,20 +424,20 @@ test('the newest drafts are kept, as many as fit', () => {
   for (let i = 0; i < 20; i += 1) {
     drafts.put(`f${i}`, { form: EMPTY, text: 'x'.repeat(100) });
   }
-  const kept = Array.from({ length: 20 }, (_, i) => drafts.of(`f${i}`) !== null);
+  const kept = Array.from({ length: 20 }, (_, i) => drafts.get(`f${i}`) !== null);
   assert.deepEqual([kept[19], kept[18], kept[0]], [true, true, false]);
 });
 
 test('forms are the same when nothing in them differs', () => {
-  assert.equal(same(EMPTY, { ...EMPTY }), true);
-  assert.equal(same(EMPTY, { ...EMPTY, nodes: 2 }), false);
+  assert.equal(areEqual(EMPTY, { ...EMPTY }), true);
+  assert.equal(areEqual(EMPTY, { ...EMPTY, nodes: 2 }), false);
 });
 
 test('columns say what is known, and only what uses something has to be asked for', () => {
   const task = row(1, { tags: ['a', 'b'], runs: 2 });
   assert.equal(columnTexts(['tags', 'runs', 'cpu', 'gpu', 'nonsense'], task, [0, 1.25, 1024, null, null]), '1.3 CPU · a b · ×2');
   assert.equal(columnTexts(['cpu', 'memory'], task, undefined), '');
-  assert.deepEqual([needsUse(['tags']), needsUse(['tags', 'memory'])], [false, true]);
+  assert.deepEqual([showUsage(['tags']), showUsage(['tags', 'memory'])], [false, true]);
 });
 
 interface SilenceCase {
@@ -452,15 +452,15 @@ test('the sentence about silent agents is that of the command line', () => {
   const cases: SilenceCase[] = JSON.parse(readFileSync('../tests/testdata/silence.json', 'utf8'));
   for (const each of cases) {
     const silent = { count: each.ranks.length, rank: each.ranks[0]!, of: each.rank_count, since: 1000 };
-    assert.equal(silence(translate, silent, 1000 + each.seconds), each.english);
+    assert.equal(silenceText(translate, silent, 1000 + each.seconds), each.english);
   }
 });
 
 test('a rank that was last heard at a time is silent since then, others are not', () => {
   const translate = translatorFor({});
   const heard = '2026-01-31T12:00:00Z';
-  assert.equal(silenceOfRank(translate, heard, Date.parse(heard) / 1000 + 40), 'agent silent for 40 s');
-  assert.equal(silenceOfRank(translate, undefined, 0), '');
+  assert.equal(rankSilenceText(translate, heard, Date.parse(heard) / 1000 + 40), 'agent silent for 40 s');
+  assert.equal(rankSilenceText(translate, undefined, 0), '');
 });
 
 test('a time of another day has its day', () => {
@@ -470,5 +470,5 @@ test('a time of another day has its day', () => {
 });
 
 test('an event is of its run or its rank, also of the first', () => {
-  assert.deepEqual([whose(), whose(2, -1), whose(2), whose(2, 1)], ['', '2', '2.0', '2.1']);
+  assert.deepEqual([runAndRank(), runAndRank(2, -1), runAndRank(2), runAndRank(2, 1)], ['', '2', '2.0', '2.1']);
 });

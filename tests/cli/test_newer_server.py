@@ -17,7 +17,7 @@ from hai.v1.task_pb2 import TASK_STATE_FINISHED, TASK_STATE_RUNNING, Rank, Run, 
 from hai.v1.user_pb2 import Token, User
 from hai_jupyter.live.rows import node_row, task_row
 from hai_tui.formatting.table import View, cells
-from hai_tui.screens.task.text import rank_state_name, run_state
+from hai_tui.screens.task.text import rank_state_name, run_state_name
 from hai_tui.views import accounts, artifacts, containers, nodes, storage, tasks
 
 TOMORROWS = 99
@@ -58,7 +58,7 @@ def test_hai_lists_what_it_has_no_word_for(view: View, item: Message) -> None:
 
 def test_so_do_its_pages_and_jupyterlab() -> None:
     run = of_tomorrow(Run)
-    assert rank_state_name(TOMORROWS) == run_state(run) == "UNKNOWN_99"
+    assert rank_state_name(TOMORROWS) == run_state_name(run) == "UNKNOWN_99"
     assert containers.service_state(of_tomorrow(ServiceStatus)) == "UNKNOWN_99"
     row = task_row(of_tomorrow(Task, run=run))
     assert {row["state"], row["outcome"], row["run"]} == {"UNKNOWN_99"}

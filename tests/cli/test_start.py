@@ -10,7 +10,7 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from hai.v1.task_pb2 import PredictedStart
-from hai_tui.views.start_forecast import sentences, short
+from hai_tui.views.start_forecast import start_sentences, start_text
 
 NOW = 1_800_000_000.0  # 08:00 UTC
 
@@ -40,19 +40,19 @@ def at(seconds: float | None) -> Timestamp | None:
     ],
 )
 def test_a_predicted_start_in_a_column(p10: float | None, p90: float | None, said: str) -> None:
-    assert short(PredictedStart(p10=at(p10), p90=at(p90)), NOW) == said
+    assert start_text(PredictedStart(p10=at(p10), p90=at(p90)), NOW) == said
 
 
 def test_a_predicted_start_in_a_sentence() -> None:
     start = PredictedStart(p10=at(600), p50=at(900), p90=at(1200), basis="19 futures")
     told = "predicted start: ~08:10-08:20 (odds 80 %), as likely before as after 08:15; from 19 futures"
-    assert sentences(start, NOW) == [told]
+    assert start_sentences(start, NOW) == [told]
     late = (
         "predicted start: after 08:10 (odds 90 %), likely later than was looked at; from 19 futures"
     )
-    assert sentences(PredictedStart(p10=at(600), basis="19 futures"), NOW) == [late]
-    assert sentences(PredictedStart(reason="thin"), NOW) == ["no predicted start: thin"]
-    assert sentences(PredictedStart(), NOW) == []
+    assert start_sentences(PredictedStart(p10=at(600), basis="19 futures"), NOW) == [late]
+    assert start_sentences(PredictedStart(reason="thin"), NOW) == ["no predicted start: thin"]
+    assert start_sentences(PredictedStart(), NOW) == []
 
 
 def test_where_predicted_starts_are_shown(hai, fake) -> None:

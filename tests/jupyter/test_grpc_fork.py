@@ -39,9 +39,7 @@ print(os.environ.get("GRPC_ENABLE_FORK_SUPPORT"))
         pytest.param(
             "hai_jupyter._jupyter_server_extension_points()", None, False, id="in_jupyter"
         ),
-        pytest.param(
-            "from hai_jupyter.grpc_fork import load_grpc; load_grpc()", None, False, id="loaded"
-        ),
+        pytest.param("from hai_jupyter import load_grpc; load_grpc()", None, False, id="loaded"),
         pytest.param(
             "hai_jupyter._jupyter_server_extension_points()", "true", True, id="by_choice"
         ),

@@ -8,7 +8,7 @@ import pytest
 
 from hai.client.fake.server import FakeClient
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
-from hai_jupyter.handlers.tasks import _why
+from hai_jupyter.handlers.tasks import _explain
 from hai_jupyter.live.rows import node_row, task_row
 from hai_jupyter.task_view import TaskList, TaskView
 
@@ -42,10 +42,10 @@ async def test_rows_say_since_when_and_pages_count(fake: FakeClient) -> None:
 
 
 async def test_a_silent_task_is_explained_although_it_runs(fake: FakeClient) -> None:
-    why = await _why(fake, await fake.tasks.get(1))
+    why = await _explain(fake, await fake.tasks.get(1))
     assert [silent["rank"] for silent in why["silent_ranks"]] == [1]
     fake.hear(1)
-    assert await _why(fake, await fake.tasks.get(1)) is None
+    assert await _explain(fake, await fake.tasks.get(1)) is None
 
 
 async def test_what_a_notebook_shows_says_it(fake: FakeClient) -> None:

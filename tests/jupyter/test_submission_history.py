@@ -30,15 +30,19 @@ def test_lines_that_changed_are_shown(tmp_path: Path) -> None:
 
 def test_of_notebooks_the_cells_count_and_not_what_they_printed(tmp_path: Path) -> None:
     file = tmp_path / "n.ipynb"
-    nbformat_files.write(nbformat_files.made([nbformat_files.code_cell("print(1)")], {}), file)
+    nbformat_files.write(
+        nbformat_files.new_notebook([nbformat_files.code_cell("print(1)")], {}), file
+    )
     submission_history.save("n", file)
-    outputs = [nbformat_files.stream("1\n")]
-    ran = nbformat_files.made(
+    outputs = [nbformat_files.printed_output("1\n")]
+    ran = nbformat_files.new_notebook(
         [nbformat_files.code_cell("print(1)", outputs=outputs, execution_count=1)], {}
     )
     nbformat_files.write(ran, file)
     assert submission_history.changes("n", file) == ""
-    nbformat_files.write(nbformat_files.made([nbformat_files.code_cell("print(2)")], {}), file)
+    nbformat_files.write(
+        nbformat_files.new_notebook([nbformat_files.code_cell("print(2)")], {}), file
+    )
     assert "+print(2)" in (submission_history.changes("n", file) or "")
 
 

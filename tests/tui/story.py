@@ -16,7 +16,7 @@ from hai_backend.domain.node import Node
 from hai_backend.testing import ManualClock
 from hai_tui.demo_cluster.cluster import TRACE, loss_line, training
 from hai_tui.demo_cluster.records import ALLOWED, PEOPLE, TREES, VENVS, Tree, Venv, furnish
-from hai_tui.feed.task_status import cached_status
+from hai_tui.feed.task_row import cached_status
 from tests.support.environments import as_parent, make_environment
 from tests.support.scripted_agents import ScriptedLauncher
 from tests.support.servers import running_server

@@ -86,7 +86,7 @@ def test_it_is_one_piece_of_the_log_and_bounded(steps: list[tuple[bool, int]]) -
 def test_runs_are_separated_and_long_lines_folded() -> None:
     lines = [line("a" * 25), line("b", run=2)]
     rows = [
-        (row.line.text[0], row.piece, row.begins) for row in rows_of(lines, LineFormat(wrap=10))
+        (row.line.text[0], row.piece, row.starts_run) for row in rows_of(lines, LineFormat(wrap=10))
     ]
     assert rows == [
         ("a", 0, True),
@@ -103,7 +103,7 @@ def test_a_filter_leaves_lines_out() -> None:
     assert search_pattern is not None
     lines = [line("loss 1"), line("LOSS 2"), line("an error")]
     rows = rows_of(lines, LineFormat(only=matches(search_pattern)))
-    assert [row.line.text for row in rows if not row.begins] == ["LOSS 2", "an error"]
+    assert [row.line.text for row in rows if not row.starts_run] == ["LOSS 2", "an error"]
 
 
 @pytest.mark.parametrize(

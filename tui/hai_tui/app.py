@@ -335,9 +335,9 @@ class HaiApp(BaseApp):
 
     def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
         """Return an SVG as in the manual, with wide characters at their positions. `simplify` has no effect."""
-        from hai_tui.style.svg import picture
+        from hai_tui.style.svg import render_svg
 
-        return picture(self, title or self.title)
+        return render_svg(self, title or self.title)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return the filters that each line passes before it is drawn."""
@@ -345,7 +345,7 @@ class HaiApp(BaseApp):
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Return the tones for foreign themes."""
-        return theme.defaults()
+        return theme.default_variables()
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,11 @@ class PageEntry:
         return sum(not argument.startswith("[") for argument in self.arguments.split())
 
 
+def _list_page(name: str, key: str = "") -> PageEntry:
+    """Return the page of a list that `hai_tui.resources` describes."""
+    return PageEntry(name, "resource:ResourcePage", key, "[WORDS]")
+
+
 PAGES: tuple[PageEntry, ...] = (
     PageEntry("tasks", "tasks.tasks_page:TasksPage", "1"),
     PageEntry("task", "task.task_page:TaskPage", arguments="TASK", example="12"),
@@ -44,30 +49,17 @@ PAGES: tuple[PageEntry, ...] = (
     PageEntry("cluster", "cluster.cluster_page:ClusterPage", "2", arguments="[NODE]"),
     PageEntry("node", "cluster.node_page:NodePage", arguments="NODE", example="node1"),
     PageEntry("usage", "cluster.usage_page:UsagePage", "6", arguments="[GROUP]"),
-    PageEntry("nodes", "resource:ResourcePage", arguments="[WORDS]"),
-    PageEntry("queue", "resource:ResourcePage", "3", arguments="[WORDS]"),
+    _list_page("nodes"),
+    _list_page("queue", "3"),
     PageEntry("submit", "submit.submit_page:SubmitPage", "4", arguments="[TASK]"),
-    PageEntry("containers", "resource:ResourcePage", "5", arguments="[WORDS]"),
-    PageEntry("services", "services:ServicesPage", arguments="TASK", example="12"),
-    PageEntry("quotas", "resource:ResourcePage", arguments="[WORDS]"),
-    PageEntry("environments", "resource:ResourcePage", arguments="[WORDS]"),
-    PageEntry("workspaces", "resource:ResourcePage", arguments="[WORDS]"),
-    PageEntry("images", "resource:ResourcePage", arguments="[WORDS]"),
-    PageEntry("artifacts", "resource:ResourcePage", arguments="[WORDS]"),
-    PageEntry("datasets", "resource:ResourcePage", arguments="[WORDS]"),
-    PageEntry("ports", "resource:ResourcePage", arguments="[WORDS]"),
-    PageEntry("tokens", "resource:ResourcePage", arguments="[WORDS]"),
-    PageEntry("webhooks", "resource:ResourcePage", arguments="[WORDS]"),
-    PageEntry("messages", "resource:ResourcePage", arguments="[WORDS]"),
-    PageEntry("mounts", "resource:ResourcePage", arguments="[WORDS]"),
-    PageEntry("groups", "resource:ResourcePage", arguments="[WORDS]"),
-    PageEntry("users", "resource:ResourcePage", arguments="[WORDS]"),
-    PageEntry("shares", "resource:ResourcePage", arguments="[WORDS]"),
-    PageEntry("rights", "resource:ResourcePage", arguments="[WORDS]"),
-    PageEntry("rules", "resource:ResourcePage", arguments="[WORDS]"),
-    PageEntry("registries", "resource:ResourcePage", arguments="[WORDS]"),
-    PageEntry("audit", "resource:ResourcePage", arguments="[WORDS]"),
-)
+    _list_page("containers", "5"),
+    PageEntry("services", "resource:ServicesPage", arguments="TASK", example="12"),
+    *map(_list_page, (
+        "quotas", "environments", "workspaces", "images", "artifacts", "datasets", "ports",
+        "tokens", "webhooks", "messages", "mounts", "groups", "users", "shares", "rights",
+        "rules", "registries", "audit",
+    )),
+)  # fmt: skip
 """All pages. Their texts are page.NAME and page.NAME.about in hai_tui.i18n."""
 
 

@@ -21,8 +21,9 @@ from hai.client import profile as profiles
 from hai.client.profile import Profile
 from hai_tui.app import AppConfig, HaiApp
 from hai_tui.demo_cluster.cluster import demo
+from hai_tui.resources import resources
 from hai_tui.screens.page import Page
-from hai_tui.style.svg import picture as picture_of
+from hai_tui.style.svg import render_svg
 
 WIDE = (110, 30)
 _TASKS_LOADED, _LIVE = "12 tasks", "● live"
@@ -75,7 +76,6 @@ PICTURES: tuple[Picture, ...] = (
     Picture("yaml", "task 9 spec", shows="entrypoint"),
     Picture("usage", "task 2 usage", shows="memory: "),
     Picture("load", "usage", shows="waiting tasks"),
-    Picture("audit", "audit", shows="2 in all"),
     Picture("diff", "diff 4 5", shows="gpt-125m"),
     Picture("lost", shows="cannot reach the server", reachable=False),
     Picture("wizard", shows="Welcome", profile=False, over="WizardScreen"),
@@ -90,29 +90,9 @@ PICTURES: tuple[Picture, ...] = (
     ),
     Picture("cluster-tree", "cluster", ("v",), "bert-base-pretrain", begins="train#a"),
     Picture("node", "node gpu-08", shows="5 tasks wait in train"),
-    Picture("nodes", "nodes", shows="18 in all"),
-    Picture("queue", "queue", shows="5 in all"),
-    Picture("containers", "containers", shows="1 in all"),
     Picture("services", "services 2", shows="2 in all"),
     Picture("submit", "submit 9", shows="would wait"),
-    Picture("quotas", "quotas", shows="6 in all"),
     Picture("quotas-form", "quotas", ("a",), shows="add: a quota", over="FormDialog"),
-    Picture("environments", "environments", shows="5 in all"),
-    Picture("workspaces", "workspaces", shows="3 in all"),
-    Picture("images", "images", shows="4 in all"),
-    Picture("registries", "registries", shows="3 in all"),
-    Picture("artifacts", "artifacts", shows="4 in all"),
-    Picture("datasets", "datasets", shows="4 in all"),
-    Picture("mounts", "mounts", shows="4 in all"),
-    Picture("ports", "ports", shows="2 in all"),
-    Picture("tokens", "tokens", shows="4 in all"),
-    Picture("messages", "messages", shows="3 in all"),
-    Picture("webhooks", "webhooks", shows="2 in all"),
-    Picture("users", "users", shows="5 in all"),
-    Picture("rights", "rights", shows="5 in all"),
-    Picture("shares", "shares", shows="4 in all"),
-    Picture("rules", "rules", shows="5 in all"),
-    Picture("groups", "groups", shows="2 in all"),
     Picture("policy", "groups", ("v",), "preview a policy", "2 in all", over="FormDialog"),
     Picture("item", "datasets", ("G", "k", "enter"), "owner: dave", "4 in all", over="TextDialog"),
     Picture("erase", "containers", ("ctrl+d",), "type notebook", "1 in all", over="ConfirmDialog"),
@@ -124,8 +104,9 @@ PICTURES: tuple[Picture, ...] = (
     ),
     Picture("profiles", keys=("P",), shows="cloud", over="ProfileDialog", before=_store_profiles),
     Picture("cluster-light", "cluster", shows="train#a", theme="hai-light"),
+    *(Picture(name, name, shows=" in all") for name in resources()),
 )
-"""Every screen. A new page needs a line here; the snapshot tests and the manual use it."""
+"""Every screen. Only pages that are no lists need a line; the snapshot tests and the manual use it."""
 
 
 def screen_text(app: HaiApp) -> str:
@@ -169,7 +150,7 @@ async def taken(
         await _wait_for_text(app, pilot, picture.shows)
         await _wait_until_stable(app, pilot, picture)
         _require_top(picture, app)
-        found = screen_text(app), picture_of(app, title="hai tui")
+        found = screen_text(app), render_svg(app, title="hai tui")
         await app.disconnect()
         app.clear_notifications()
     return found

@@ -1,1 +1,1 @@
-"""What the page asks of this server: thin, one resource a file."""
+"""The requests of the page to this server, one module for each resource."""

@@ -1,4 +1,4 @@
-"""The user and the cluster around tasks: who am I, quotas, groups, messages, memory of this container."""
+"""Handlers of the user and the cluster: identity, quotas, groups, messages, workspaces, memory of the container."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ from typing import Any
 
 from hai.client.text.formatting import enum_name
 from hai.v1.user_pb2 import Role
-from hai_jupyter.container_memory import memory
-from hai_jupyter.handlers.base import Handler, answers
-from hai_jupyter.preemption_notice import say_saved
-from hai_jupyter.proto_json import to_json_value
+from hai_jupyter.container_memory import read_memory
+from hai_jupyter.handlers.base import Handler, answers, to_json_value
+from hai_jupyter.preemption_notice import report_saved
 
-_VISITOR = "X-Hai-User"
+_VISITOR_HEADER = "X-Hai-User"
 
 
 class MeHandler(Handler):
-    """Who speaks to which cluster."""
+    """The user and the cluster."""
 
     @answers
     async def get(self) -> Any:
-        """The user, without his tokens, with his quotas."""
+        """Return the user with quotas, without tokens."""
         me, info = await asyncio.gather(self.client.users.whoami(), self.client.server.info())
         return {
             "user": me.user.name,
@@ -32,51 +31,49 @@ class MeHandler(Handler):
         }
 
     def _visitor(self, owner: str) -> str:
-        """Who looks, as the platform's proxy says, where that is not whose container this is; empty: nobody else."""
-        told = self.request.headers.get(_VISITOR, "")
-        return "" if told == owner else told
+        """Return the user whom the platform's proxy names, if they are not the owner of this container; else empty."""
+        visitor = self.request.headers.get(_VISITOR_HEADER, "")
+        return "" if visitor == owner else visitor
 
 
 class GroupsHandler(Handler):
-    """Groups with their numbers."""
+    """Node groups and their sizes."""
 
     @answers
     async def get(self) -> Any:
-        """By name."""
         return [to_json_value(group, whole=True) for group in await self.client.nodes.groups()]
 
 
 class MessagesHandler(Handler):
-    """What operators tell users."""
+    """Messages of operators to users."""
 
     @answers
     async def get(self) -> Any:
-        """Newest first."""
         return [to_json_value(message, whole=True) for message in await self.client.messages.list()]
 
 
 class ManualHandler(Handler):
-    """Where the manual is."""
+    """The address of the manual."""
 
     @answers
     async def get(self) -> Any:
-        """With {page} for the name of a page; empty: this server does not know."""
-        return {"url": self.backend.manual}
+        """Return a URL with {page} for the name of a page; empty if this server has none."""
+        return {"url": self.shared.manual}
 
 
 class WorkspacesHandler(Handler):
-    """The user's directories that are kept the same elsewhere and on the cluster."""
+    """The workspaces of the user."""
 
     @answers
     async def get(self) -> Any:
-        """By name, without the secret of whoever writes one."""
-        found = [
+        """Return the workspaces without the secret of their writers."""
+        workspaces = [
             to_json_value(workspace, whole=True)
             for workspace in await self.client.workspaces.list()
         ]
-        for workspace in found:
+        for workspace in workspaces:
             workspace.get("lease", {}).pop("token", None)
-        return found
+        return workspaces
 
 
 class MemoryHandler(Handler):
@@ -84,15 +81,13 @@ class MemoryHandler(Handler):
 
     @answers
     async def get(self) -> Any:
-        """In bytes."""
-        return memory()
+        return read_memory()
 
 
 class SavedHandler(Handler):
-    """The page has saved what was open, because this container is taken back."""
+    """The page reports that it has saved its open notebooks, because this container is taken back."""
 
     @answers
     async def post(self) -> Any:
-        """Nothing."""
-        await say_saved()
+        await report_saved()
         return {}

@@ -1,4 +1,4 @@
-"""Artifacts: those that a submission may name, and naming them for a task."""
+"""Handlers of artifacts: lists them, and maps the artifacts of a submission to its task."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 from hai.client.client import Client
 from hai.v1.artifact_pb2 import ArtifactDirection
 from hai_jupyter.errors import invalid
-from hai_jupyter.handlers.base import Handler, answers
-from hai_jupyter.proto_json import to_json_value
+from hai_jupyter.handlers.base import Handler, answers, to_json_value
 
 _DIRECTIONS = ("input", "output")
 _NAME_FIELDS = ("name", "version", "user_group")
@@ -24,39 +23,39 @@ class ArtifactsHandler(Handler):
 
     @answers
     async def get(self) -> Any:
-        found = await self.client.artifacts.list()
-        return [to_json_value(one) for one in found]
+        return [to_json_value(artifact) for artifact in await self.client.artifacts.list()]
 
 
 def read_artifacts(data: Mapping[str, Any]) -> ArtifactsByDirection:
-    """Validates `artifacts` of a request; reports all errors at once."""
+    """Validate `artifacts` of a request; report all faults at once."""
     by_direction = data.get("artifacts") or {}
     if not isinstance(by_direction, dict):
         raise invalid(("artifacts", "must be an artifact for input, output or both"))
-    wrong = [
-        (f"artifacts.{side}", "must be an artifact of input or output, with texts")
-        for side, one in by_direction.items()
-        if side not in _DIRECTIONS or not _is_name(one)
+    faults = [
+        (f"artifacts.{direction}", "must be an artifact of input or output, with texts")
+        for direction, name in by_direction.items()
+        if direction not in _DIRECTIONS or not _is_name(name)
     ]
-    if wrong:
-        raise invalid(*wrong)
+    if faults:
+        raise invalid(*faults)
     return {
-        side: {key: one.get(key, "") for key in _NAME_FIELDS} for side, one in by_direction.items()
+        direction: {key: name.get(key, "") for key in _NAME_FIELDS}
+        for direction, name in by_direction.items()
     }
 
 
 async def map_artifacts(client: Client, task_id: int, artifacts: ArtifactsByDirection) -> None:
-    """Maps artifacts to a task; idempotent."""
-    sides = (
-        (ArtifactDirection.Value(f"ARTIFACT_DIRECTION_{s.upper()}"), one)
-        for s, one in artifacts.items()
+    """Map artifacts to a task; idempotent."""
+    pairs = (
+        (ArtifactDirection.Value(f"ARTIFACT_DIRECTION_{direction.upper()}"), name)
+        for direction, name in artifacts.items()
     )
-    await asyncio.gather(*(client.artifacts.map(task_id, side, **one) for side, one in sides))
+    await asyncio.gather(*(client.artifacts.map(task_id, value, **name) for value, name in pairs))
 
 
-def _is_name(one: object) -> bool:
+def _is_name(value: object) -> bool:
     return (
-        isinstance(one, dict)
-        and bool(one.get("name"))
-        and all(isinstance(one.get(key, ""), str) for key in _NAME_FIELDS)
+        isinstance(value, dict)
+        and bool(value.get("name"))
+        and all(isinstance(value.get(key, ""), str) for key in _NAME_FIELDS)
     )

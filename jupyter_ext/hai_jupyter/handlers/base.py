@@ -1,4 +1,4 @@
-"""What every handler does: let only the user of this Jupyter server in, and answer failures as JSON."""
+"""The base of all handlers: admits only the user of this Jupyter server, and answers failures as JSON."""
 
 from __future__ import annotations
 
@@ -6,41 +6,67 @@ import functools
 import json
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
 from jupyter_server.auth.decorator import authorized
-from jupyter_server.base.handlers import APIHandler
+from jupyter_server.base.handlers import APIHandler, JupyterHandler
 from tornado.web import authenticated
 
 from hai.client.client import Client
 from hai.client.errors import HaiError, explain_error
 from hai_jupyter import errors
-from hai_jupyter.shared_state import Backend
+from hai_jupyter.client_provider import ClientProvider
+from hai_jupyter.contents_path import ContentsPaths
+from hai_jupyter.live.log_streams import LogStreams
+from hai_jupyter.live.stream_manager import StreamManager
+from hai_jupyter.live.usage_cache import UsageCache
 
 RESOURCE = "hai_jupyter"
+SETTINGS_KEY = "hai_jupyter_state"
 _DIGITS = re.compile(r"[0-9]{1,19}")
 
 Method = TypeVar("Method", bound=Callable[..., Awaitable[Any]])
 
 
+@dataclass(frozen=True, slots=True)
+class SharedState:
+    """The objects that all handlers of a server share."""
+
+    client_provider: ClientProvider
+    stream_manager: StreamManager
+    logs: LogStreams
+    contents_paths: ContentsPaths
+    environments: Path  # the directory of haienv
+    manual: str = ""  # a URL
+    usage_cache: UsageCache = field(default_factory=UsageCache)
+
+
+def shared_state(handler: JupyterHandler) -> SharedState:
+    """Return the objects that all handlers share."""
+    return cast(SharedState, handler.settings[SETTINGS_KEY])
+
+
 class Handler(APIHandler):
-    """Reaches the platform through the one client of this server."""
+    """A handler that reaches the platform through the client of this server."""
 
     auth_resource = RESOURCE
 
     @property
-    def backend(self) -> Backend:
-        """What all handlers share."""
-        found: Backend = self.settings["hai_jupyter_backend"]
-        return found
+    def shared(self) -> SharedState:
+        """Return the objects that all handlers share."""
+        return shared_state(self)
 
     @property
     def client(self) -> Client:
-        """The way to the platform."""
-        return self.backend.client_provider.client()
+        """Return the client of the platform."""
+        return self.shared.client_provider.client()
 
     def body(self) -> dict[str, Any]:
-        """The request's JSON object."""
+        """Return the JSON object of the request."""
         try:
             data = json.loads(self.request.body or b"{}")
         except (ValueError, RecursionError) as error:
@@ -50,10 +76,17 @@ class Handler(APIHandler):
         return data
 
 
-def number(text: str, most: int = 2**63 - 1) -> int:
-    """A number of a URL; 0 for what is none, or too large."""
-    found = int(text) if _DIGITS.fullmatch(text) else 0
-    return found if found <= most else 0
+def parse_number(text: str, max_value: int = 2**63 - 1) -> int:
+    """Return a number of a URL; 0 if the text is not a number or the number is too large."""
+    value = int(text) if _DIGITS.fullmatch(text) else 0
+    return value if value <= max_value else 0
+
+
+def to_json_value(message: Message, *, whole: bool = False) -> dict[str, Any]:
+    """Return a message with the field names of the contract; `whole` includes fields with default values."""
+    return MessageToDict(
+        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=whole
+    )
 
 
 def answers(method: Method) -> Callable[..., Awaitable[None]]:

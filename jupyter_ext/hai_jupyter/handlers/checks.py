@@ -1,4 +1,4 @@
-"""A look at the nodes of a task: a task runs the SDK's own health check on just these nodes."""
+"""Checks nodes: submits a task that runs the health check of the SDK on them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _PROGRAM = (
 
 
 class NodeCheckHandler(Handler):
-    """Who may name nodes is the platform's to say."""
+    """A check of some nodes. The platform decides who may name nodes."""
 
     @answers
     async def post(self) -> Any:
-        """The task that checks."""
+        """Return the task that runs the check."""
         nodes, group = self.body().get("nodes"), self.body().get("group", "")
         if not isinstance(nodes, list) or not nodes or not all(isinstance(n, str) for n in nodes):
             raise invalid(("nodes", "must be names of nodes"))

@@ -1,6 +1,7 @@
 """Handlers of dev containers.
 
-A link that opens one is valid once and only for the user of this page, so it may pass through the page; no token does.
+A link that opens a container is valid once and only for the user of this page, so the page may see it. The page never
+sees a token.
 """
 
 from __future__ import annotations
@@ -12,9 +13,8 @@ from typing import Any
 from hai.client.tasks.container_spec import KINDS, ContainerOptions, container_spec
 from hai.v1.container_pb2 import ServiceAction
 from hai_jupyter.errors import invalid
-from hai_jupyter.handlers.base import Handler, answers
+from hai_jupyter.handlers.base import Handler, answers, to_json_value
 from hai_jupyter.live.rows import task_row
-from hai_jupyter.proto_json import to_json_value
 
 ACTIONS = "start|stop|restart"
 _TEXT, _NUMBER = ((str,), "a text"), ((int, float), "a number")
@@ -27,7 +27,7 @@ _FIELDS = {
 
 
 class ContainersHandler(Handler):
-    """Creates dev containers."""
+    """Dev containers."""
 
     @answers
     async def post(self) -> Any:
@@ -40,22 +40,22 @@ class ContainerHandler(Handler):
 
     @answers
     async def get(self, id: str) -> Any:
-        """Its services and expiry."""
+        """Return services and expiry."""
         return to_json_value(await self.client.containers.get(int(id)))
 
     @answers
     async def delete(self, id: str) -> Any:
-        """Deletes it with its files."""
+        """Delete the container with its files."""
         await self.client.containers.delete(int(id))
         return {}
 
 
 class OpenHandler(Handler):
-    """Opens a service."""
+    """The link to a service."""
 
     @answers
     async def post(self, id: str) -> Any:
-        """A link that is valid once, for a minute."""
+        """Return a link that is valid once, for a minute."""
         service = self.body().get("service", "")
         if not isinstance(service, str):
             raise invalid(("service", "must be a text"))
@@ -64,7 +64,7 @@ class OpenHandler(Handler):
 
 
 class RenewHandler(Handler):
-    """Extends the lifetime."""
+    """The lifetime of a container."""
 
     @answers
     async def post(self, id: str) -> Any:
@@ -72,25 +72,25 @@ class RenewHandler(Handler):
 
 
 class ServiceHandler(Handler):
-    """One service."""
+    """One service of a container."""
 
     @answers
     async def post(self, id: str, service: str, action: str) -> Any:
-        """Starts, stops or restarts a service; returns the container."""
+        """Start, stop or restart the service; return the container."""
         requested = ServiceAction.Value(f"SERVICE_ACTION_{action.upper()}")
         return to_json_value(await self.client.containers.control(int(id), service, requested))
 
 
 def container_options(data: Mapping[str, Any]) -> ContainerOptions:
-    """Validates a request; reports all errors at once."""
-    wrong = [(key, "is not known") for key in data if key not in _FIELDS]
-    wrong += [
+    """Validate a request; report all faults at once."""
+    faults = [(key, "is not known") for key in data if key not in _FIELDS]
+    faults += [
         (key, f"must be {expected_type}")
         for key, (kinds, expected_type) in _FIELDS.items()
         if key in data and (not isinstance(data[key], kinds) or isinstance(data[key], bool))
     ]
     if data.get("kind") not in (None, *KINDS):
-        wrong.append(("kind", f"must be one of {', '.join(KINDS)}"))
-    if wrong:
-        raise invalid(*wrong)
+        faults.append(("kind", f"must be one of {', '.join(KINDS)}"))
+    if faults:
+        raise invalid(*faults)
     return ContainerOptions(**data)

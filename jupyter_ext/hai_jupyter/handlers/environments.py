@@ -1,6 +1,6 @@
-"""Environments: those that there are, and the command line that makes one or gives one a kernel.
+"""Handlers of environments: lists them, and returns the command that creates one or adds a kernel to one.
 
-The page runs it in a terminal of Jupyter's, where its output is seen and it can be interrupted.
+The page runs the command in a terminal of Jupyter, which shows its output and can interrupt it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from hai_jupyter.errors import invalid
-from hai_jupyter.handlers.base import Handler, answers
+from hai_jupyter.handlers.base import Handler, answers, to_json_value
 from hai_jupyter.kernels.environments import default_root, ready
-from hai_jupyter.proto_json import to_json_value
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _PYTHON = re.compile(r"\d+\.\d+(\.\d+)?|")
@@ -28,43 +27,45 @@ class EnvironmentsHandler(Handler):
 
     @answers
     async def get(self) -> Any:
-        """By owner and name; `kernel` says whether Jupyter can run it here, where that can be seen."""
-        found = await asyncio.to_thread(lambda: list(ready(self.backend.environments)))
-        kernels = {(e.owner, e.name): e.has_kernel for e in found}
+        """Return the environments; `kernel` says whether Jupyter can run it here, or is null if this server cannot see
+        it.
+        """
+        visible = await asyncio.to_thread(lambda: list(ready(self.shared.environments)))
+        kernels = {(e.owner, e.name): e.has_kernel for e in visible}
         return [
-            {**to_json_value(one, whole=True), "kernel": kernels.get((one.owner, one.name))}
-            for one in await self.client.environments.list()
+            {**to_json_value(e, whole=True), "kernel": kernels.get((e.owner, e.name))}
+            for e in await self.client.environments.list()
         ]
 
 
 class CommandHandler(Handler):
-    """`haienv …` as a line for a terminal."""
+    """A `haienv` command for a terminal."""
 
     @answers
     async def post(self) -> Any:
-        """The line; every word of it is quoted."""
-        argv = arguments(self.body())
-        root = self.backend.environments
-        before = [] if root == default_root() else ["env", f"HAIENV_HOME={Path(root)}"]
-        return {"command": shlex.join([*before, sys.executable, "-m", "haienv", *argv])}
+        """Return the command line, with every word quoted."""
+        arguments = haienv_arguments(self.body())
+        root = self.shared.environments
+        prefix = [] if root == default_root() else ["env", f"HAIENV_HOME={Path(root)}"]
+        return {"command": shlex.join([*prefix, sys.executable, "-m", "haienv", *arguments])}
 
 
-def arguments(said: Mapping[str, Any]) -> list[str]:
-    """What haienv is told, with every mistake named at once."""
-    name, python = said.get("name"), said.get("python", "")
-    packages = said.get("packages", [])
-    wrong = []
-    if said.get("action") not in _ACTIONS:
-        wrong.append(("action", f"must be one of {', '.join(_ACTIONS)}"))
+def haienv_arguments(data: Mapping[str, Any]) -> list[str]:
+    """Return the arguments of haienv for a request; report all faults at once."""
+    name, python = data.get("name"), data.get("python", "")
+    packages = data.get("packages", [])
+    faults = []
+    if data.get("action") not in _ACTIONS:
+        faults.append(("action", f"must be one of {', '.join(_ACTIONS)}"))
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        wrong.append(("name", "must be letters, digits, dots, - and _, at most 63"))
+        faults.append(("name", "must be letters, digits, dots, - and _, at most 63"))
     if not isinstance(python, str) or not _PYTHON.fullmatch(python):
-        wrong.append(("python", "must be a version, such as 3.11"))
+        faults.append(("python", "must be a version, such as 3.11"))
     if not isinstance(packages, list) or not all(map(_is_package, packages)):
-        wrong.append(("packages", "must be requirements as pip reads them, and no options"))
-    if wrong:
-        raise invalid(*wrong)
-    if said["action"] == "kernel":
+        faults.append(("packages", "must be requirements as pip reads them, and no options"))
+    if faults:
+        raise invalid(*faults)
+    if data["action"] == "kernel":
         return ["install", str(name), "ipykernel"]
     version = ["--no_extend", "--py", python] if python else []
     return ["create", *version, str(name), *packages]

@@ -1,4 +1,4 @@
-"""What the page shows, live: over a websocket, or by asking again where proxies let none through."""
+"""Live state for the page: over a websocket, or by repeated requests where proxies let no websocket through."""
 
 from __future__ import annotations
 
@@ -10,78 +10,81 @@ from jupyter_server.base.handlers import JupyterHandler
 from jupyter_server.base.websocket import WebSocketMixin
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
-from hai_jupyter.handlers.base import RESOURCE, Handler, answers, number
-from hai_jupyter.shared_state import Backend
+from hai_jupyter.handlers.base import (
+    RESOURCE,
+    Handler,
+    SharedState,
+    answers,
+    parse_number,
+    shared_state,
+)
 
 POLL_SECONDS = 20.0
-ALIVE_SECONDS = 15.0  # less than CHECK_SECONDS of quiet.ts
+ALIVE_SECONDS = 15.0  # less than CHECK_SECONDS of heartbeat.ts
 
 
 class Socket(WebSocketMixin, WebSocketHandler, JupyterHandler):
-    """A websocket that runs `feed` while it is open, and ends it when it is closed."""
+    """A websocket that runs `feed` while it is open."""
 
     auth_resource = RESOURCE
-    _feeding: asyncio.Task[None] | None = None
+    _feed_task: asyncio.Task[None] | None = None
 
     @property
-    def backend(self) -> Backend:
-        """What all handlers share."""
-        found: Backend = self.settings["hai_jupyter_backend"]
-        return found
+    def shared(self) -> SharedState:
+        """Return the objects that all handlers share."""
+        return shared_state(self)
 
     @ws_authenticated
     async def get(self, *arguments: str, **named: str) -> None:
-        """Let only the user of this Jupyter server in."""
+        """Admit only the user of this Jupyter server."""
         await super().get(*arguments, **named)
 
     def open(self, *arguments: str) -> None:
-        """Begin."""
         super().open(*arguments)
-        self._feeding = asyncio.ensure_future(self._feed(*arguments))
+        self._feed_task = asyncio.ensure_future(self._feed_and_close(*arguments))
 
     def on_message(self, message: str | bytes) -> None:
-        """Pages say nothing; what they want stands in the URL."""
+        """Ignore messages: a page puts all that it requests into the URL."""
 
     def on_close(self) -> None:
-        """End."""
-        if self._feeding is not None:
-            self._feeding.cancel()
+        if self._feed_task is not None:
+            self._feed_task.cancel()
         super().on_close()
 
     async def feed(self, *arguments: str) -> None:
-        """Write until cancelled."""
+        """Write frames until cancelled."""
         raise NotImplementedError
 
-    async def _feed(self, *arguments: str) -> None:
+    async def _feed_and_close(self, *arguments: str) -> None:
         try:
             await self.feed(*arguments)
         except WebSocketClosedError:
             return
         except Exception:
-            self.log.exception("a page was told no more")
-        finally:  # however it ended: a page whose socket is closed opens another one
+            self.log.exception("the live updates of a page have ended")
+        finally:  # a page whose socket is closed opens another one
             self.close()
 
 
 class EventsSocket(Socket):
-    """Tasks, nodes, and whether the platform answers."""
+    """Changes of tasks, nodes and the connection to the platform."""
 
     async def feed(self, *arguments: str) -> None:
-        """Each frame once the page has taken the one before: changes in between are folded."""
-        board, after = _position(self)
-        with self.backend.stream_manager.page(board, after) as page:
+        """Write each frame after the page has taken the one before; changes in between are merged."""
+        store_id, after = _position(self)
+        with self.shared.stream_manager.page(store_id, after) as page:
             while True:
                 await self.write_message(await page.next_within(ALIVE_SECONDS))
 
 
 class StateHandler(Handler):
-    """The same, one frame an answer; waits until there is one."""
+    """The same changes, one frame for each request."""
 
     @answers
     async def get(self) -> Any:
-        """A frame; an empty one when nothing has changed for a while."""
-        board, after = _position(self)
-        with self.backend.stream_manager.page(board, after) as page:
+        """Return the next frame; an empty one if nothing changes for a while."""
+        store_id, after = _position(self)
+        with self.shared.stream_manager.page(store_id, after) as page:
             try:
                 async with asyncio.timeout(POLL_SECONDS):
                     return await page.next()
@@ -90,5 +93,6 @@ class StateHandler(Handler):
 
 
 def _position(handler: JupyterHandler) -> tuple[str, int]:
-    after = number(handler.get_query_argument("after", "0"))
+    """Return the store and its version up to which the page has all changes."""
+    after = parse_number(handler.get_query_argument("after", "0"))
     return handler.get_query_argument("board", ""), after

@@ -1,4 +1,4 @@
-"""Which handler answers which URL below `/hai_jupyter`."""
+"""The routes below `/hai_jupyter`, and their handlers."""
 
 from __future__ import annotations
 
@@ -71,5 +71,5 @@ _ROUTES: tuple[tuple[str, type[RequestHandler]], ...] = (
 
 
 def routes() -> list[tuple[str, type[RequestHandler]]]:
-    """Jupyter puts its base URL before these."""
+    """Return the routes; Jupyter puts its base URL before them."""
     return [(f"/hai_jupyter/{pattern}", handler) for pattern, handler in _ROUTES]

@@ -1,4 +1,4 @@
-"""Submission: what would be sent, and sending it."""
+"""Handlers of submissions: the draft of the form, its check, and the submission itself."""
 
 from __future__ import annotations
 
@@ -18,54 +18,55 @@ from hai_jupyter.handlers.base import Handler, answers
 from hai_jupyter.live.rows import task_row
 from hai_jupyter.notebooks import submission as notebooks
 
-_NAMES = uuid.UUID("0b7d1f3a-02b1-4b77-93f5-7b5f6bd1c0de")
+_REQUEST_NAMESPACE = uuid.UUID("0b7d1f3a-02b1-4b77-93f5-7b5f6bd1c0de")
 
 
 class DraftHandler(Handler):
-    """What the form begins with. Storage may be slow, as in all of these: Jupyter's loop does not wait for it."""
+    """The draft with which the form begins. Like all handlers here, it reads storage in a thread, because storage may
+    be slow.
+    """
 
     @answers
     async def get(self) -> Any:
-        """The name, the word that makes tabs agree, the parameters of a notebook, and how it ran last time.
+        """Return the name, the draft word that all tabs share, the parameters of a notebook, and the last spec.
 
-        A task file says itself how it is to run.
+        A task file contains its spec itself.
         """
         path = self.get_query_argument("path", "")
         cells = () if self.get_query_argument("cells", "") else None
         source = submission.Source(path, cells, {}, {})
-        said, stored = await asyncio.to_thread(self._stored, source)
-        name = (said and said.name) or submission.default_name(source)
-        begin = said or await submission.last_spec(self.client, name)
+        file_spec, facts = await asyncio.to_thread(self._read_file, source)
+        name = (file_spec and file_spec.name) or submission.default_name(source)
+        spec = file_spec or await submission.last_spec(self.client, name)
         return {
             "name": name,
-            "draft": await submission.draft(self.client, name),
-            "begin": to_mapping(begin) if begin is not None else None,
-            **stored,
+            "draft": await submission.draft_word(self.client, name),
+            "begin": to_mapping(spec) if spec is not None else None,
+            **facts,
         }
 
-    def _stored(self, source: submission.Source) -> tuple[TaskSpec | None, dict[str, Any]]:
-        file = self.backend.contents_paths.file(source.path)
+    def _read_file(self, source: submission.Source) -> tuple[TaskSpec | None, dict[str, Any]]:
+        file = self.shared.contents_paths.file(source.path)
         name = submission.default_name(source)
-        return submission.task_file(file), {
-            "parameters": notebooks.parameters_of(file) if file.suffix == ".ipynb" else [],
-            "workspace": self._workspace(file),
+        return submission.read_task_file(file), {
+            "parameters": notebooks.parameter_lines(file) if file.suffix == ".ipynb" else [],
+            "workspace": self._workspace_name(file),
             "changes": submission_history.changes(name, file) if source.cells is None else None,
         }
 
-    def _workspace(self, file: Path) -> str:
-        """The name of the one that the file is in; empty: none."""
-        found = syncing.workspace_of(
-            file.resolve().parent, self.backend.contents_paths.root.resolve()
-        )
-        return syncing.name_of(found) if found is not None else ""
+    def _workspace_name(self, file: Path) -> str:
+        """Return the name of the workspace that contains the file; empty if there is none."""
+        root = self.shared.contents_paths.root.resolve()
+        workspace = syncing.workspace_of(file.resolve().parent, root)
+        return syncing.name_of(workspace) if workspace is not None else ""
 
 
 class CheckHandler(Handler):
-    """The task file of what is on the screen, and what the scheduler would do with it."""
+    """The task file of the form, and what the scheduler would do with it."""
 
     @answers
     async def post(self) -> Any:
-        """Refused by rules: the task file with the violations. Nothing is stored or written."""
+        """Return the task file, with violations if a rule refuses it. Stores and writes nothing."""
         spec = await _spec(self, write=False)
         answer: dict[str, Any] = {"yaml": to_yaml(spec), "spec": to_mapping(spec)}
         try:
@@ -76,50 +77,49 @@ class CheckHandler(Handler):
 
 
 class SubmitHandler(Handler):
-    """Hand a task in."""
+    """A submission."""
 
     @answers
     async def post(self) -> Any:
-        """The task. The same thing handed in again, from any tab, is the same task."""
+        """Return the task. Submitting the same draft again, from any tab, returns the same task."""
         word = self.body().get("draft")
         if not isinstance(word, str) or not word:
             raise invalid(("draft", "must be the word that the draft came with"))
-        named = artifacts.read_artifacts(self.body())
+        mapped_artifacts = artifacts.read_artifacts(self.body())
         spec = await _spec(self, write=True)
         if self.body().get("push") is True:
-            root = self.backend.contents_paths.root.resolve()
-            await syncing.push_for(spec, root, self.backend.client_provider.profile())
-        request_id = str(uuid.uuid5(_NAMES, f"{word}\n{to_yaml(spec)}"))
+            root = self.shared.contents_paths.root.resolve()
+            await syncing.push_for(spec, root, self.shared.client_provider.profile())
+        request_id = str(uuid.uuid5(_REQUEST_NAMESPACE, f"{word}\n{to_yaml(spec)}"))
         task = await self.client.tasks.create(spec, request_id=request_id)
-        await artifacts.map_artifacts(self.client, task.id, named)
-        await asyncio.to_thread(self._keep)
+        await artifacts.map_artifacts(self.client, task.id, mapped_artifacts)
+        await asyncio.to_thread(self._save_history)
         return task_row(task)
 
-    def _keep(self) -> None:
+    def _save_history(self) -> None:
         data = self.body()
         if data.get("path") and data.get("cells") is None:
             source = submission.read_source(data)
             name = submission.default_name(source)
-            submission_history.save(name, self.backend.contents_paths.file(source.path))
+            submission_history.save(name, self.shared.contents_paths.file(source.path))
 
 
 class SchemaHandler(Handler):
-    """What may stand in a task file."""
+    """The JSON schema of task files."""
 
     @answers
     async def get(self) -> Any:
-        """JSON schema."""
         return json_schema()
 
 
 async def _spec(handler: Handler, *, write: bool) -> TaskSpec:
     data = handler.body()
     text = data.get("yaml")
-    if text is None or write:  # also with a task file: the copy of a notebook must be there
+    if text is None or write:  # with a task file, too, the copy of a notebook must exist
         source = submission.read_source(data) if "path" in data or text is None else None
         if source is not None:
             python = await submission.runner_python(handler.client)
-            contents_paths = handler.backend.contents_paths
+            contents_paths = handler.shared.contents_paths
             composed = await asyncio.to_thread(
                 submission.compose, source, contents_paths, python, write=write
             )

@@ -1,4 +1,4 @@
-"""What the ranks of a task use, as numbers that the page draws."""
+"""Handlers of usage: the series of one task, and the current values of several."""
 
 from __future__ import annotations
 
@@ -6,51 +6,51 @@ from typing import Any
 
 from hai_jupyter.errors import invalid
 from hai_jupyter.handlers.base import Handler, answers
-from hai_jupyter.live import usage
+from hai_jupyter.live.usage_cache import usage_row
 
-_RANKS = 8
+_PAGE_RANKS = 8
 _POINTS = 200
-_MOST_TASKS = 100
+_MAX_TASKS = 100
 
 
 class UsageHandler(Handler):
-    """Eight ranks, and all of them together, since the task was started."""
+    """The usage of eight ranks and of all ranks together, since the task was started."""
 
     @answers
     async def get(self, id: str) -> Any:
-        """Where the series begin and end, points of ranks from `first` on, and of all together."""
+        """Return the times of the series, the points of ranks from `first` on, and those of all ranks together."""
         first = self.get_query_argument("first", "0")
         if not first.isdecimal():
             raise invalid(("first", "must be the number of a rank"))
-        ranks = range(int(first), int(first) + _RANKS)
+        ranks = range(int(first), int(first) + _PAGE_RANKS)
         of_task = self.client.usage.of_task
-        found = await of_task(int(id), ranks=ranks, points=_POINTS)
-        every = await of_task(int(id), points=_POINTS, sum=True)
-        several = any(point.count > 1 for point in every.sum)
+        answer = await of_task(int(id), ranks=ranks, points=_POINTS)
+        total = await of_task(int(id), points=_POINTS, sum=True)
+        has_several_ranks = any(point.count > 1 for point in total.sum)
         return {
-            "start": found.start_time.seconds,
-            "end": found.end_time.seconds,
-            "step": found.step_seconds,
+            "start": answer.start_time.seconds,
+            "end": answer.end_time.seconds,
+            "step": answer.step_seconds,
             "ranks": [
-                {"rank": one.rank, "run": one.run, "points": [*map(usage.numbers, one.points)]}
-                for one in found.ranks
+                {"rank": r.rank, "run": r.run, "points": [*map(usage_row, r.points)]}
+                for r in answer.ranks
             ],
             "sum": {
-                "step": every.step_seconds,
-                "points": [*map(usage.numbers, every.sum)] if several else [],
+                "step": total.step_seconds,
+                "points": [*map(usage_row, total.sum)] if has_several_ranks else [],
             },
         }
 
 
 class UsesHandler(Handler):
-    """What some tasks use just now."""
+    """The current usage of some tasks."""
 
     @answers
     async def get(self) -> Any:
-        """By task: time, CPUs, memory, share of GPUs, memory of GPUs."""
+        """Return by task: time, CPUs, memory, share of GPUs, memory of GPUs."""
         ids = self.get_query_argument("ids", "").split(",")
         if not all(word.isdecimal() and len(word) < 19 for word in ids):
             raise invalid(("ids", "must be numbers of tasks, with commas between"))
-        if len(ids) > _MOST_TASKS:
-            raise invalid(("ids", f"are {len(ids)}; {_MOST_TASKS} may be asked for at once"))
-        return await self.backend.usage_cache.now(self.client, [*map(int, ids)])
+        if len(ids) > _MAX_TASKS:
+            raise invalid(("ids", f"are {len(ids)}; {_MAX_TASKS} may be asked for at once"))
+        return await self.shared.usage_cache.current(self.client, [*map(int, ids)])

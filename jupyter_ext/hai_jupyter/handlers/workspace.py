@@ -1,4 +1,4 @@
-"""The workspace that a folder belongs to: how it stands, and bringing both sides together."""
+"""Handlers of the workspace that contains a folder: its status, and syncing it."""
 
 from __future__ import annotations
 
@@ -9,40 +9,41 @@ from typing import Any
 from hai.client.errors import NotFound
 from hai_jupyter.errors import invalid
 from hai_jupyter.handlers.base import Handler, answers
-from hai_jupyter.syncing import run, truncate, workspace_of
+from hai_jupyter.syncing import run_haiworkspace, truncate, workspace_of
 
 VERBS = "push|pull|sync"
 
 
 class WorkspaceHandler(Handler):
-    """The one that a folder of the file browser is in."""
+    """The status of the workspace that contains a folder of the file browser."""
 
     @answers
     async def get(self) -> Any:
-        """What there is to push and to pull, and what is in conflict; `{}`: the folder is in none."""
+        """Return what would be pushed and pulled, and the conflicts; `{}` if no workspace contains the folder."""
         path = self.get_query_argument("path", "")
-        folder = await asyncio.to_thread(self._folder, path)
-        return (
-            {}
-            if folder is None
-            else truncate(await run(folder, "status", self.backend.client_provider.profile()))
+        folder = await asyncio.to_thread(self._workspace_folder, path)
+        if folder is None:
+            return {}
+        return truncate(
+            await run_haiworkspace(folder, "status", self.shared.client_provider.profile())
         )
 
-    def _folder(self, path: str) -> Path | None:
-        contents_paths = self.backend.contents_paths
+    def _workspace_folder(self, path: str) -> Path | None:
+        contents_paths = self.shared.contents_paths
         return workspace_of(contents_paths.directory(path), contents_paths.root.resolve())
 
 
 class WorkspaceVerbHandler(WorkspaceHandler):
-    """push, pull, sync."""
+    """Push, pull or sync."""
 
     @answers
     async def post(self, verb: str) -> Any:
-        """What was done. In a conflict nothing is, and the paths are listed."""
+        """Return what was done. In a conflict nothing is done, and the answer lists the paths."""
         path = self.body().get("path", "")
         if not isinstance(path, str):
             raise invalid(("path", "must be a folder of the file browser"))
-        folder = await asyncio.to_thread(self._folder, path)
+        folder = await asyncio.to_thread(self._workspace_folder, path)
         if folder is None:
             raise NotFound(f"{path or 'the top folder'} is not in a workspace")
-        return truncate(await run(folder, verb, self.backend.client_provider.profile()))
+        profile = self.shared.client_provider.profile()
+        return truncate(await run_haiworkspace(folder, verb, profile))

@@ -1,6 +1,6 @@
-"""Where the sockets of a kernel lie: never in the folder of its notebook, where those of others would be, too.
+"""Provides a private directory for the sockets of a kernel, instead of the directory of its notebook.
 
-In a task that is the rank's own directory, which the platform removes when the rank has ended, however it ended.
+In a task this is the directory of the rank, which the platform removes when the rank has ended, however it ended.
 """
 
 from __future__ import annotations
@@ -14,48 +14,46 @@ from pathlib import Path
 
 from hai.task import env
 
-_LONGEST = (
-    80  # bytes; the paths of sockets have 107, and the names of the files in it take up to 25
-)
+_MAX_PATH_BYTES = 80  # a socket path has at most 107 bytes, a file name in the directory 25
 _PREFIX = "kernel-"
 
 
 @contextmanager
 def kernel_dir() -> Iterator[Path]:
-    """A directory of its own with a short path, for the sockets of one kernel; it is removed at the end."""
-    rank, made = _rank_dir(), None
-    if rank is not None:
-        with suppress(OSError):  # not ours to write
-            made = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=rank))
-    made = made or _elsewhere()
+    """Create a directory with a short path for the sockets of one kernel; remove it at the end."""
+    rank_directory, directory = _rank_directory(), None
+    if rank_directory is not None:
+        with suppress(OSError):  # it may not be writable
+            directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=rank_directory))
+    directory = directory or _make_short()
     try:
-        yield made if _is_short(made) else _linked(made)
+        yield directory if _is_short(directory) else _link_short(directory)
     finally:
-        _remove(made)
+        _remove(directory)
 
 
-def _rank_dir() -> Path | None:
+def _rank_directory() -> Path | None:
     control = os.environ.get(env.CONTROL_FILE)
     return Path(control).parent if control else None
 
 
 def _is_short(path: Path) -> bool:
-    return len(os.fsencode(path)) <= _LONGEST
+    return len(os.fsencode(path)) <= _MAX_PATH_BYTES
 
 
-def _elsewhere() -> Path:
+def _make_short() -> Path:
     return Path(tempfile.mkdtemp(prefix="hai-", dir="/tmp"))
 
 
-def _linked(made: Path) -> Path:
-    """A short directory instead; a link in the one that was made tells the platform what else it is to remove."""
-    short = _elsewhere()
-    (made / "short").symlink_to(short)
+def _link_short(directory: Path) -> Path:
+    """Create a short directory; a link to it tells the platform to remove it, too."""
+    short = _make_short()
+    (directory / "short").symlink_to(short)
     return short
 
 
-def _remove(made: Path) -> None:
-    link = made / "short"
+def _remove(directory: Path) -> None:
+    link = directory / "short"
     if link.is_symlink():
         shutil.rmtree(link.readlink(), ignore_errors=True)
-    shutil.rmtree(made, ignore_errors=True)
+    shutil.rmtree(directory, ignore_errors=True)

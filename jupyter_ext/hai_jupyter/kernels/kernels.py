@@ -1,7 +1,8 @@
-"""A kernel for every environment of haienv, without anybody installing one: the list is read when Jupyter asks for it.
+"""Offers a kernel for every environment of haienv; the list is read whenever Jupyter asks for it.
 
-Jupyter has one manager of kernel specs, made before extensions are loaded and often chosen by the user. Ours is
-therefore put in front of whatever class it has.
+Jupyter has one manager of kernel specs, which it makes before extensions are loaded and whose class the user may
+choose.
+Therefore a class is put before that class.
 """
 
 from __future__ import annotations
@@ -22,37 +23,37 @@ else:
 
 
 class EnvironmentKernels(Manager):
-    """What a manager of kernel specs knows, and environments."""
+    """Adds environments to the kernels that a manager knows."""
 
     environments_root: Path
 
     def find_kernel_specs(self) -> dict[str, str]:
-        """Names with the directory of their logos; what is installed wins."""
+        """Return the names of kernels with the directories of their logos; an installed kernel wins."""
         return {name: str(RESOURCES) for name in self._environments()} | super().find_kernel_specs()
 
     def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
-        """The spec of a kernel. Raises NoSuchKernel."""
+        """Return the spec of a kernel. Raises NoSuchKernel."""
         try:
             return super().get_kernel_spec(kernel_name)
         except NoSuchKernel:
-            found = self._environments().get(kernel_name.lower())
-            if found is None:
+            environment = self._environments().get(kernel_name.lower())
+            if environment is None:
                 raise
-            return specification(found)
+            return kernel_spec(environment)
 
     def _environments(self) -> dict[str, Environment]:
         return {f"haienv-{e.owner}-{e.name}".lower(): e for e in ready(self.environments_root)}
 
 
 def add_environments(manager: Any, root: Path) -> None:
-    """Let a manager offer environments too."""
+    """Make a manager offer environments, too."""
     kind = type(manager)
     manager.__class__ = type(kind.__name__, (EnvironmentKernels, kind), {})
     manager.environments_root = root
 
 
-def specification(environment: Environment) -> KernelSpec:
-    """Started through haienv, by arguments and not by a shell, so that variables and parents' programs are there."""
+def kernel_spec(environment: Environment) -> KernelSpec:
+    """Return the spec that starts a kernel through haienv, which sets variables and paths, without a shell."""
     run = [sys.executable, "-m", "haienv", "run", str(environment), "--"]
     name = f"{environment} (Python {environment.python})"
     if not environment.has_kernel:

@@ -1,1 +1,1 @@
-"""What open pages follow: one stream from the platform for all of them."""
+"""Live updates of open pages, from one stream of the platform for all of them."""

@@ -1,4 +1,4 @@
-"""Logs that are followed: how many at the same time, as each costs the platform a stream, and when one is quiet."""
+"""Limits the number of followed logs, because each costs the platform a stream, and reports pauses of a log."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ Answer = TypeVar("Answer")
 
 
 class LogStreams:
-    """Counts what is open."""
+    """Counts the logs that are followed."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self.open = 0
 
     @contextmanager
-    def one(self) -> Iterator[None]:
-        """One more, while the block runs. Raises LimitReached."""
+    def reserve(self) -> Iterator[None]:
+        """Count one more log while the block runs. Raises LimitReached."""
         if self.open >= self._limit:
             raise LimitReached(
                 f"{self.open} logs are followed already",
@@ -37,16 +37,16 @@ class LogStreams:
 async def with_pauses(
     answers: AsyncGenerator[Answer, None], seconds: float
 ) -> AsyncGenerator[Answer | None, None]:
-    """All of them, and None whenever there was none for so long."""
+    """Yield all answers, and None whenever no answer comes for some seconds."""
     upcoming: asyncio.Task[Any] = asyncio.create_task(_next(answers))
     try:
         while True:
             if not (await asyncio.wait({upcoming}, timeout=seconds))[0]:
                 yield None
                 continue
-            if (found := upcoming.result()) is None:
+            if (answer := upcoming.result()) is None:
                 return
-            yield found[0]
+            yield answer[0]
             upcoming = asyncio.create_task(_next(answers))
     finally:
         upcoming.cancel()
@@ -55,7 +55,7 @@ async def with_pauses(
 
 
 async def _next(answers: AsyncGenerator[Answer, None]) -> tuple[Answer] | None:
-    """The next one; None at the end, which a task cannot tell as generators do."""
+    """Return the next answer as a tuple; None at the end, because a task cannot raise StopAsyncIteration."""
     async for answer in answers:
         return (answer,)
     return None

@@ -1,6 +1,6 @@
-"""What the page gets to see of tasks and nodes in lists: one short JSON text each, made once for all tabs.
+"""Tasks and nodes as rows of the page's lists: one short JSON text each, made once for all tabs.
 
-MessageToDict would take seconds for 10 000 tasks; these fields are read one by one instead.
+The fields are read one by one, because MessageToDict would take seconds for 10 000 tasks.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from hai.v1.task_pb2 import RunState, Task, TaskOutcome, TaskState
 
 
 def task_text(task: Task) -> str:
-    """A task as a line of a list, in JSON."""
+    """Return the row of a task as JSON text."""
     return json.dumps(task_row(task), separators=(",", ":"), ensure_ascii=False)
 
 
 def node_text(node: Node) -> str:
-    """A node as a line of a list, in JSON."""
+    """Return the row of a node as JSON text."""
     return json.dumps(node_row(node), separators=(",", ":"), ensure_ascii=False)
 
 
 def task_row(task: Task) -> dict[str, Any]:
-    """A task as a line of a list; what is empty is left out."""
+    """Return the row of a task without its empty fields."""
     row = {
         "id": task.id,
         "user": task.user,
@@ -60,7 +60,7 @@ def task_row(task: Task) -> dict[str, Any]:
 
 
 def node_row(node: Node) -> dict[str, Any]:
-    """A node as a cell of the cluster's picture."""
+    """Return a node for the map of the cluster."""
     return {
         "name": node.name,
         "group": node.group,
@@ -85,7 +85,7 @@ def _tenant_row(tenant: NodeTenant) -> dict[str, Any]:
 
 
 def _silence(silence: SilentAgents | None) -> dict[str, Any] | None:
-    """Which of them, in as many bytes for a thousand ranks as for one."""
+    """Return the silent ranks in a form that is as short for a thousand ranks as for one."""
     if silence is None:
         return None
     return {
@@ -97,5 +97,5 @@ def _silence(silence: SilentAgents | None) -> dict[str, Any] | None:
 
 
 def seconds(time: Timestamp) -> float:
-    """Seconds since 1970; 0 for a time that is not set."""
+    """Return seconds since 1970; 0 for a time that is not set."""
     return round(time.seconds + time.nanos / 1e9, 3)

@@ -28,18 +28,18 @@ class StateStore:
         self.version = 0
 
     @property
-    def pages(self) -> int:
-        """The number of open pages."""
+    def page_count(self) -> int:
+        """Return the number of open pages."""
         return len(self._pages)
 
     @property
-    def tasks(self) -> int:
-        """The number of tasks."""
+    def task_count(self) -> int:
+        """Return the number of tasks."""
         return len(self._tasks)
 
     @contextmanager
     def page(self, store_id: str = "", after: int = 0) -> Iterator[Subscriber]:
-        """Subscribes a page to changes since a version of a store."""
+        """Subscribe a page to the changes since a version of a store."""
         page = Subscriber(self._tasks, self._nodes)
         self._catch_up(page, store_id, after)
         self._pages.add(page)
@@ -49,32 +49,32 @@ class StateStore:
             self._pages.discard(page)
 
     def put_tasks(self, tasks: Sequence[Task], version: int = 0) -> None:
-        """Stores changed tasks; afterwards the store is complete up to the version."""
+        """Store changed tasks; afterwards the store is complete up to the version."""
         changed = [task for task in tasks if task.version > self._versions.get(task.id, -1)]
         for task in changed:
             self._put(task)
         self.version = max(self.version, version)
         for page in self._pages:
-            page.tasks((task.id for task in changed), self.version)
+            page.add_tasks((task.id for task in changed), self.version)
 
     def put_nodes(self, nodes: Iterable[Node]) -> None:
-        """Stores changed nodes."""
+        """Store changed nodes."""
         texts = {node.name: node_text(node) for node in nodes}
         self._nodes |= texts
         for page in self._pages:
-            page.nodes(texts)
+            page.add_nodes(texts)
 
     def set_facts(self, **facts: Any) -> None:
-        """Sends other values to every page."""
+        """Send new values to every page."""
         self._facts |= facts
         for page in self._pages:
             page.set_facts(**facts)
 
     def reset(self) -> None:
-        """Drops everything, for another cluster."""
+        """Drop everything, because the server has another cluster."""
         self.id, self.version = uuid.uuid4().hex, 0
-        for known in (self._tasks, self._versions, self._finished, self._nodes):
-            known.clear()
+        for table in (self._tasks, self._versions, self._finished, self._nodes):
+            table.clear()
         for page in self._pages:
             page.reset(self.id)
 
@@ -85,18 +85,18 @@ class StateStore:
             self._finished.pop(task.id, None)
             return
         self._finished[task.id] = None
-        # A server that runs for months forgets old ones
+        # A server may run for months, so it forgets the oldest finished tasks.
         if len(self._finished) > self._max_finished:
             oldest = min(self._finished)
-            for known in (self._tasks, self._versions, self._finished):
-                del known[oldest]
+            for table in (self._tasks, self._versions, self._finished):
+                del table[oldest]
 
     def _catch_up(self, page: Subscriber, store_id: str, after: int) -> None:
-        known = store_id == self.id and 0 < after <= self.version
-        if not known:
+        can_resume = store_id == self.id and 0 < after <= self.version
+        if not can_resume:
             page.reset(self.id)
         page.set_facts(**self._facts)
         newest_first = sorted(self._tasks, reverse=True)
-        missing = (i for i in newest_first if not known or self._versions[i] > after)
-        page.tasks(missing, self.version)
-        page.nodes(self._nodes)
+        missing = (i for i in newest_first if not can_resume or self._versions[i] > after)
+        page.add_tasks(missing, self.version)
+        page.add_nodes(self._nodes)

@@ -1,4 +1,4 @@
-"""One stream from the server for all pages: it starts with the first page, and ends some time after the last."""
+"""Runs one stream of the platform for all pages: from the first page until some time after the last one."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from hai_jupyter.live.subscriber import Subscriber
 
 log = logging.getLogger(__name__)
 
-RESTART_SECONDS = 1.0  # before a source that has ended is started again
+RESTART_SECONDS = 1.0  # a source that has ended is started again after this time
 
 
 class Source(Protocol):
     """Keeps the store up to date until it is cancelled."""
 
     def follow(self) -> Coroutine[Any, Any, None]:
-        """Never returns."""
+        """Update the store until cancelled."""
 
 
 class StreamManager:
-    """Runs sources while a page is open, and for `linger` seconds more: a reloaded page loses nothing."""
+    """Runs sources while a page is open and for `linger` seconds more, so that a reloaded page misses nothing."""
 
     def __init__(self, store: StateStore, sources: Sequence[Source], linger: float) -> None:
         self.store = store
@@ -36,23 +36,23 @@ class StreamManager:
 
     @property
     def streams(self) -> int:
-        """The number of running sources."""
+        """Return the number of running sources."""
         return len(self._running)
 
     @contextmanager
     def page(self, store_id: str = "", after: int = 0) -> Iterator[Subscriber]:
-        """Subscribes a page while the block runs."""
+        """Subscribe a page while the block runs."""
         self._start()
         try:
             with self.store.page(store_id, after) as page:
                 yield page
         finally:
-            if self.store.pages == 0:
+            if self.store.page_count == 0:
                 loop = asyncio.get_running_loop()
                 self._end_timer = loop.call_later(self._linger, self._end)
 
     async def close(self) -> None:
-        """End the streams."""
+        """Stop all sources."""
         self._cancel_end_timer()
         running = self._running
         self._end()
@@ -75,7 +75,7 @@ class StreamManager:
 
 
 async def _follow_forever(source: Source) -> NoReturn:
-    """Restarts a source whenever it ends; otherwise pages would seem connected, but receive nothing."""
+    """Restart a source whenever it ends; otherwise pages would seem connected but receive nothing."""
     while True:
         try:
             with cancelled_only_from_outside("the stream from the platform"):

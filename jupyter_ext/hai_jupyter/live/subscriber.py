@@ -1,4 +1,4 @@
-"""Collects changes for one open page. Changes of one task are merged, so that a slow page costs bounded memory."""
+"""Collects changes for one open page. Changes of one task are merged, so a slow page costs bounded memory."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ class Subscriber:
         self._version = 0
         self._wake = asyncio.Event()
 
-    def tasks(self, ids: Iterable[int], version: int) -> None:
-        """Adds changed tasks; with them the page is complete up to the version."""
+    def add_tasks(self, ids: Iterable[int], version: int) -> None:
+        """Add changed tasks, with which the page is complete up to the version."""
         self._new_tasks.update(dict.fromkeys(ids))
         self._version = version
         self._wake.set()
 
-    def nodes(self, names: Iterable[str]) -> None:
-        """Adds changed nodes."""
+    def add_nodes(self, names: Iterable[str]) -> None:
+        """Add changed nodes."""
         self._new_nodes.update(dict.fromkeys(names))
         self._wake.set()
 
     def set_facts(self, **facts: Any) -> None:
-        """Sets other values; the last one of each name is sent."""
+        """Set values; the last value of each name is sent."""
         self._facts.update(facts)
         self._wake.set()
 
     def reset(self, store_id: str) -> None:
-        """Makes the page drop its state, which belongs to another store."""
+        """Make the page drop its state, which belongs to another store."""
         self._new_tasks.clear()
         self._new_nodes.clear()
         self._version = 0
         self.set_facts(board=store_id, reset=True)
 
     async def next(self) -> str:
-        """The next frame: `{tasks, nodes, version, …}`; version 0 means that more frames follow."""
+        """Return the next frame: `{tasks, nodes, version, …}`; version 0 means that more frames follow."""
         await self._wake.wait()
         ids = list(self._new_tasks)[:ROWS_PER_FRAME]
         for id in ids:
@@ -59,7 +59,7 @@ class Subscriber:
         return self._frame(ids, names, facts)
 
     async def next_within(self, seconds: float) -> str:
-        """The next frame, or an empty one after a time, so that the page does not take the connection for dead."""
+        """Return the next frame; an empty one after a time, so that the page does not take the connection for dead."""
         try:
             async with asyncio.timeout(seconds):
                 return await self.next()

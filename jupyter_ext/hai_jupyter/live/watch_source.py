@@ -20,7 +20,8 @@ from hai_jupyter import errors
 from hai_jupyter.client_provider import ClientProvider
 from hai_jupyter.live.state_store import StateStore
 
-UP = {"up": True, "reason": "", "message": "", "hint": "", "violations": []}
+_BATCH_TASKS = 500
+_LINK_UP = {"up": True, "reason": "", "message": "", "hint": "", "violations": []}
 
 
 class WatchSource:
@@ -35,7 +36,7 @@ class WatchSource:
         self._retry_delays: Iterator[float] = delays()
 
     async def follow(self) -> None:
-        """Never returns; cancel it."""
+        """Update the store until cancelled."""
         while True:
             try:
                 await self._follow_once()
@@ -55,14 +56,14 @@ class WatchSource:
             await self._watch(client, streams)
 
     async def _watch(self, client: Client, streams: asyncio.TaskGroup) -> None:
-        """A stream from version 0 has only unfinished tasks; the others are listed once, after it has started."""
+        """Follow the watch. A stream from version 0 has only unfinished tasks, so the finished ones are listed once."""
         list_finished = not self._finished_listed
         watch = client.watches.tasks_and_nodes(tasks_after=self._store.version)
         async with aclosing(watch) as responses:
             async for response in responses:
                 self._retry_delays = delays()
                 self._apply(response)
-                self._store.set_facts(link=UP)
+                self._store.set_facts(link=_LINK_UP)
                 if list_finished and (response.HasField("tasks") or self._store.version > 0):
                     list_finished = False
                     streams.create_task(self._list_finished(client))
@@ -76,19 +77,19 @@ class WatchSource:
     async def _list_finished(self, client: Client) -> None:
         batch = []
         tasks = client.tasks.all(filter="state:finished", view=TASK_VIEW_BASIC)
-        async with aclosing(tasks) as found:
-            async for task in found:
+        async with aclosing(tasks) as pages:
+            async for task in pages:
                 batch.append(task)
-                if len(batch) == 500:
+                if len(batch) == _BATCH_TASKS:
                     self._store.put_tasks(batch)
                     batch = []
-                    await asyncio.sleep(0)  # pages and other requests get their turn
-                if self._store.tasks + len(batch) >= self._max_tasks:
+                    await asyncio.sleep(0)  # lets other requests run
+                if self._store.task_count + len(batch) >= self._max_tasks:
                     break
         self._store.put_tasks(batch)
         self._finished_listed = True
 
 
 def _first(group: BaseExceptionGroup[HaiError]) -> HaiError:
-    found = group.exceptions[0]
-    return _first(found) if isinstance(found, BaseExceptionGroup) else found
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error

@@ -1,1 +1,1 @@
-"""Notebooks as tasks."""
+"""Notebooks that run as tasks, and notebooks as scripts."""

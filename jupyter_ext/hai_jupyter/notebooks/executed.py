@@ -19,8 +19,8 @@ _WORKSPACE_REVISION = re.compile(r"haiworkspace://([^/@]+)@(\d+)(?:/(.+))?")
 _MAX_BYTES = 256 << 20
 
 
-def of(task: Task) -> tuple[str, int, PurePosixPath] | None:
-    """Workspace, revision and path of the notebook that a task writes; None if it writes none."""
+def find_notebook(task: Task) -> tuple[str, int, PurePosixPath] | None:
+    """Return workspace, revision and path of the notebook that a task writes; None if it writes none."""
     match = _WORKSPACE_REVISION.fullmatch(task.spec.spec.workspace)
     out = submission.output_of(task.id, "", task.spec.spec.parameters)
     if match is None or out is None or out.suffix != ".ipynb":
@@ -29,18 +29,17 @@ def of(task: Task) -> tuple[str, int, PurePosixPath] | None:
 
 
 async def download(client: Client, task: Task, contents_paths: ContentsPaths) -> str:
-    """Saves the notebook beside the original if that is known, else below the root. Raises NotFound."""
-    notebook = of(task)
+    """Save the notebook beside the original if that is known, else below the root. Raises NotFound."""
+    notebook = find_notebook(task)
     if notebook is None:
         raise NotFound(f"task {task.id} makes no notebook in a directory of its own")
     data = await _read(client, task, *notebook)
     folder = _folder(task.name, contents_paths) / submission.FOLDER
     folder.mkdir(exist_ok=True)
-    inside = contents_paths.directory(
-        contents_paths.contents_path(folder)
-    )  # not one that a link has led elsewhere
-    nbformat_files.replace_with(data, inside / notebook[2].name)
-    return contents_paths.contents_path(inside / notebook[2].name)
+    # `directory` raises if the folder is a link that leads outside the root.
+    target = contents_paths.directory(contents_paths.contents_path(folder)) / notebook[2].name
+    nbformat_files.replace_file(data, target)
+    return contents_paths.contents_path(target)
 
 
 async def _read(

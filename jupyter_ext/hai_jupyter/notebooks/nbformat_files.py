@@ -1,4 +1,4 @@
-"""nbformat with types: read, make and write notebooks. A notebook is nbformat's own tree of attributes."""
+"""Reads, makes and writes notebooks, with types for nbformat. A notebook is nbformat's own tree of attributes."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import nbformat
 
 from hai.host.atomic_write import replacing
 
-_nbformat: Any = nbformat  # it has no annotations
+_nbformat: Any = nbformat  # nbformat has no annotations
 
 
 def read(path: Path) -> Any:
-    """The notebook in a file. Raises OSError, or ValueError when it is none."""
-    return parsed(path.read_bytes())
+    """Read the notebook of a file. Raises OSError, or ValueError if the file is not a notebook."""
+    return parse(path.read_bytes())
 
 
-def parsed(data: bytes) -> Any:
-    """The notebook that a file holds. Raises ValueError when it is none."""
+def parse(data: bytes) -> Any:
+    """Parse a notebook. Raises ValueError if the data is not a notebook."""
     try:
         notebook = _nbformat.reads(data.decode(), as_version=4)
-        whole = _is_whole(notebook)
+        is_complete = _is_complete(notebook)
     except (
         KeyError,
         AttributeError,
@@ -34,13 +34,13 @@ def parsed(data: bytes) -> Any:
         nbformat.ValidationError,
     ) as error:
         raise ValueError(f"not a notebook: {error}") from error
-    if not whole:
+    if not is_complete:
         raise ValueError("not a notebook: a cell or its metadata has another form")
     return notebook
 
 
-def _is_whole(notebook: Any) -> bool:
-    """Whether what we look at is there: nbformat reads much that is no notebook, and refuses some that work."""
+def _is_complete(notebook: Any) -> bool:
+    """Return whether all parts that this package reads exist. nbformat accepts other files, and rejects usable ones."""
     kernel = notebook.metadata.get("kernelspec", {})
     return isinstance(kernel.get("language", ""), str) and all(
         isinstance(cell.cell_type, str)
@@ -50,45 +50,47 @@ def _is_whole(notebook: Any) -> bool:
     )
 
 
-def text(notebook: Any) -> str:
-    """The notebook as a file's text."""
+def to_text(notebook: Any) -> str:
+    """Return the text of the file of a notebook."""
     return str(_nbformat.writes(notebook))
 
 
 def code_cell(source: str, **fields: Any) -> Any:
-    """A code cell without outputs."""
+    """Return a code cell without outputs."""
     return _nbformat.v4.new_code_cell(source, **fields)
 
 
-def stream(text: str) -> Any:
-    """An output that was printed."""
+def printed_output(text: str) -> Any:
+    """Return the output of a cell that printed a text."""
     return _nbformat.v4.new_output("stream", text=text)
 
 
-def made(cells: Sequence[Any], metadata: Mapping[str, Any]) -> Any:
-    """A notebook of these cells."""
+def new_notebook(cells: Sequence[Any], metadata: Mapping[str, Any]) -> Any:
+    """Return a notebook with these cells."""
     return _nbformat.v4.new_notebook(cells=list(cells), metadata=dict(metadata))
 
 
 def write(notebook: Any, path: Path) -> None:
-    """Write a notebook as a whole: a reader never sees half of it."""
+    """Write a notebook atomically: a reader never sees half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    replace_with(text(notebook).encode(), path)
+    replace_file(to_text(notebook).encode(), path)
 
 
-def replace_with(data: bytes, path: Path, like: Path | None = None) -> None:
-    """Put a file there, also in place of a link: as readable as the one before it, or as `like`, or as any new file."""
-    mode = _mode(path) or (_mode(like) if like else None)
+def replace_file(data: bytes, path: Path, like: Path | None = None) -> None:
+    """Write a file atomically; a link is replaced. It gets the permissions of the old file, of `like`, or of a new
+    file.
+    """
+    mode = _permissions(path) or (_permissions(like) if like else None)
     with replacing(path, 0o600 if mode else 0o666) as file:
         file.write(data)
         if mode:
             os.fchmod(file.fileno(), mode)
 
 
-def _mode(path: Path) -> int | None:
-    """None: there is no file."""
+def _permissions(path: Path) -> int | None:
+    """Return the permissions of a regular file, or None."""
     try:
-        found = os.lstat(path).st_mode
+        mode = os.lstat(path).st_mode
     except OSError:
         return None
-    return found & 0o777 if stat.S_ISREG(found) else None
+    return mode & 0o777 if stat.S_ISREG(mode) else None

@@ -1,4 +1,4 @@
-"""Reads what an earlier run of a notebook task has done, and which cells need not run again.
+"""Reads what an earlier run of a notebook task has done, and finds the cells that need not run again.
 
 The memory of a kernel does not survive a suspend, so a run starts with the first cell. Only the author of a cell knows
 that all its results are files (a download, preprocessing): such a cell is tagged `hai:once`, and runs once.
@@ -18,27 +18,25 @@ _FINISHED = "finished"
 
 
 def mark_done(cell: Any) -> None:
-    """Records in the output notebook that a cell has ended."""
+    """Record in the output notebook that a cell has ended."""
     cell.metadata[_KEY] = {"done": True}
 
 
 def take_over(notebook: Any, out: Path) -> frozenset[int]:
-    """Indexes of `hai:once` cells that an earlier run has done; they get their earlier outputs.
+    """Return the indexes of `hai:once` cells that an earlier run has done; they get their earlier outputs.
 
     After a run that has finished, all cells run again.
     """
-    before = _earlier(out)
+    before = _read_earlier(out)
     if before is None:
         return frozenset()
-    about = before.metadata.get(_KEY, {})
-    state, done = about.get("state", "unknown"), about.get("cells_done", "?")
-    unchanged = (
-        _unchanged_cells(notebook.cells, before.cells) if state != _FINISHED else frozenset()
-    )
-    print(
-        f"an earlier run was {state} after {done} cells; {_start_message(len(unchanged))}",
-        flush=True,
-    )
+    record = before.metadata.get(_KEY, {})
+    state, done = record.get("state", "unknown"), record.get("cells_done", "?")
+    unchanged: frozenset[int] = frozenset()
+    if state != _FINISHED:
+        unchanged = _unchanged_cells(notebook.cells, before.cells)
+    message = _start_message(len(unchanged))
+    print(f"an earlier run was {state} after {done} cells; {message}", flush=True)
     for number in unchanged:
         notebook.cells[number] = before.cells[number]
     return unchanged
@@ -59,10 +57,10 @@ def _start_message(unchanged: int) -> str:
     return f"{first}; {unchanged} tagged {ONCE} stay as they were" if unchanged else first
 
 
-def _earlier(out: Path) -> Any:
+def _read_earlier(out: Path) -> Any:
     if not out.exists():
         return None
     try:
         return nbformat_files.read(out)
     except ValueError:
-        return nbformat_files.made([], {})
+        return nbformat_files.new_notebook([], {})

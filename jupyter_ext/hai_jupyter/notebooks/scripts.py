@@ -1,5 +1,7 @@
-"""Notebooks as scripts. What only IPython understands (`%magic`, `!command`, `help?`) is found by IPython's own parser,
-and listed, written as comments, or written as the calls that it stands for.
+"""Converts notebooks to scripts.
+
+The parser of IPython finds the lines that only IPython understands (`%magic`, `!command`, `help?`). They are listed,
+written as comments, or written as the calls that they stand for.
 """
 
 from __future__ import annotations
@@ -17,75 +19,77 @@ _FINDERS: tuple[Any, ...] = (
     *(ipython.MagicAssign, ipython.SystemAssign),
     *(ipython.EscapedCommand, ipython.HelpEnd),
 )
-_tokens: Any = ipython.make_tokens_by_line  # without annotations, as all of it
-_whole: Any = ipython.cell_magic
+_tokenize: Any = ipython.make_tokens_by_line  # IPython has no annotations
+_convert_cell_magic: Any = ipython.cell_magic
 
 
 @dataclass(frozen=True, slots=True)
 class Special:
-    """Something in a cell that is no Python."""
+    """A line of a cell that is not Python. Cells and lines are counted from 1."""
 
     cell: int
     line: int
     text: str
 
 
-def specials(notebook: Any) -> list[Special]:
-    """All of them, in order; numbers begin with 1."""
-    found = []
+def find_specials(notebook: Any) -> list[Special]:
+    """Return all lines that are not Python, in order."""
+    specials = []
     for number, cell in enumerate(notebook.cells, 1):
         if cell.cell_type == "code":
-            found += [Special(number, at, text) for at, text in _rewritten(cell.source, "skip")[1]]
-    return found
+            _, lines = _rewrite(cell.source, "skip")
+            specials += [Special(number, line, text) for line, text in lines]
+    return specials
 
 
-def script(notebook: Any, choice: Choice) -> str:
-    """Cells as most editors know them in scripts (`# %%`); texts are comments. Raises Invalid for other languages."""
+def to_script(notebook: Any, choice: Choice) -> str:
+    """Return a script with cells in the form `# %%`, texts as comments. Raises Invalid for other languages."""
     language = notebook.metadata.get("kernelspec", {}).get("language", "python")
     if language != "python":
         raise invalid(
             ("path", f"only notebooks in Python can be scripts; this one is in {language}")
         )
-    parts = [_part(cell, choice) for cell in notebook.cells if cell.source.strip()]
-    begin = "from IPython import get_ipython\n\n" if _calls(notebook, choice) else ""
-    return begin + "\n\n".join(parts) + "\n"
+    parts = [_convert_cell(cell, choice) for cell in notebook.cells if cell.source.strip()]
+    calls_ipython = choice == "convert" and bool(find_specials(notebook))
+    head = "from IPython import get_ipython\n\n" if calls_ipython else ""
+    return head + "\n\n".join(parts) + "\n"
 
 
-def _calls(notebook: Any, choice: Choice) -> bool:
-    return choice == "convert" and bool(specials(notebook))
-
-
-def _part(cell: Any, choice: Choice) -> str:
+def _convert_cell(cell: Any, choice: Choice) -> str:
     if cell.cell_type == "code":
-        return f"# %%\n{_rewritten(cell.source, choice)[0].rstrip()}"
-    return f"# %% [markdown]\n{_commented(cell.source.splitlines())}"
+        return f"# %%\n{_rewrite(cell.source, choice)[0].rstrip()}"
+    return f"# %% [markdown]\n{_comment_out(cell.source.splitlines())}"
 
 
-def _rewritten(source: str, choice: Choice) -> tuple[str, list[tuple[int, str]]]:
-    """The cell without what is special, and where that was."""
+def _rewrite(source: str, choice: Choice) -> tuple[str, list[tuple[int, str]]]:
+    """Return the cell as Python, and line number and text of each line that was not."""
     lines = [f"{line}\n" for line in source.splitlines()]
     head = next((i for i, line in enumerate(lines) if line.strip()), 0)
     if lines and lines[head].startswith("%%"):
-        told = [(head + 1, lines[head].strip())]
-        return (_commented(lines) if choice == "skip" else "".join(_whole(lines[head:]))), told
-    told, removed = [], 0
-    while (found := _first(lines)) is not None:
-        after = found.transform(lines)
-        at, count = found.start_line, len(lines) - len(after) + 1
-        old = lines[at : at + count]
-        told.append((at + 1 + removed, old[0].strip()))
-        if choice == "skip":  # a statement in its place: it may be all that a block has
+        specials = [(head + 1, lines[head].strip())]
+        if choice == "skip":
+            return _comment_out(lines), specials
+        return "".join(_convert_cell_magic(lines[head:])), specials
+    specials, removed = [], 0
+    while (match := _first_special(lines)) is not None:
+        after = match.transform(lines)
+        start, count = match.start_line, len(lines) - len(after) + 1
+        old = lines[start : start + count]
+        specials.append((start + 1 + removed, old[0].strip()))
+        if choice == "skip":  # `pass` takes its place: it may be the only statement of a block
             indent = old[0][: len(old[0]) - len(old[0].lstrip())]
-            after[at : at + 1] = [f"{indent}pass  # {' '.join(line.strip() for line in old)}\n"]
+            after[start : start + 1] = [
+                f"{indent}pass  # {' '.join(line.strip() for line in old)}\n"
+            ]
         lines, removed = after, removed + count - 1
-    return "".join(lines), told
+    return "".join(lines), specials
 
 
-def _first(lines: list[str]) -> Any:
-    tokens = _tokens(lines)
-    found = [each for kind in _FINDERS if (each := kind.find(tokens)) is not None]
-    return min(found, key=lambda each: each.start_line, default=None)
+def _first_special(lines: list[str]) -> Any:
+    tokens = _tokenize(lines)
+    matches = [match for kind in _FINDERS if (match := kind.find(tokens)) is not None]
+    return min(matches, key=lambda match: match.start_line, default=None)
 
 
-def _commented(lines: Sequence[str]) -> str:
+def _comment_out(lines: Sequence[str]) -> str:
     return "\n".join(f"# {line.rstrip()}".rstrip() for line in lines)

@@ -1,7 +1,7 @@
-"""Notebooks as tasks: a copy of what is submitted, and the command that executes it.
+"""Submits notebooks: makes the copy that is submitted, and the arguments that execute it.
 
-The copy is named after its content. What is edited afterwards does not change a task that waits, and submitting the
-same thing twice makes one file.
+The copy is named after its content. Later edits of the notebook do not change a waiting task, and submitting the same
+notebook twice makes one file.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ FOLDER = "hai_jobs"
 RUNNER = "hai_jupyter.run_notebook"
 
 
-def copy_of(path: Path, cells: Sequence[str] | None, *, write: bool) -> Path:
-    """Where the copy of the notebook, or of these cells of it, is; with `write` it is there afterwards."""
-    text = nbformat_files.text(_chosen(_read(path), cells))
-    return stored(text, path.parent, path.stem, write=write)
+def copy_notebook(path: Path, cells: Sequence[str] | None, *, write: bool) -> Path:
+    """Return the path of the copy of a notebook, or of some of its cells; with `write`, make the copy."""
+    text = nbformat_files.to_text(_select_cells(_read(path), cells))
+    return store_copy(text, path.parent, path.stem, write=write)
 
 
-def stored(text: str, folder: Path, stem: str, *, write: bool) -> Path:
-    """Where the copy with this text is, below a folder."""
+def store_copy(text: str, folder: Path, stem: str, *, write: bool) -> Path:
+    """Return the path of the copy with this text, below a folder; with `write`, make the copy."""
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
     copy = folder / FOLDER / f"{stem}-{digest}.ipynb"
     if write and not copy.exists():
@@ -34,23 +34,23 @@ def stored(text: str, folder: Path, stem: str, *, write: bool) -> Path:
     return copy
 
 
-def arguments(copy: Path, workspace: Path, parameters: Mapping[str, str]) -> list[str]:
-    """What python gets: the runner, its input and output, and the parameters."""
+def runner_arguments(copy: Path, workspace: Path, parameters: Mapping[str, str]) -> list[str]:
+    """Return the arguments of python: the runner, its input and output, and the parameters."""
     relative = copy.relative_to(workspace)
     out = relative.with_name(f"{copy.stem}.{{task}}.ipynb")
-    given = [part for key, value in parameters.items() for part in ("-p", f"{key}={value}")]
-    return ["-m", RUNNER, str(relative), str(out), *given]
+    options = [part for key, value in parameters.items() for part in ("-p", f"{key}={value}")]
+    return ["-m", RUNNER, str(relative), str(out), *options]
 
 
-def output_of(task: int, workspace: str, given: Sequence[str]) -> Path | None:
-    """The output of a task with these arguments; None when it is no notebook."""
-    if list(given[:2]) != ["-m", RUNNER] or len(given) < 4:
+def output_of(task: int, workspace: str, arguments: Sequence[str]) -> Path | None:
+    """Return the output of a task with these arguments; None if it does not execute a notebook."""
+    if list(arguments[:2]) != ["-m", RUNNER] or len(arguments) < 4:
         return None
-    return Path(workspace) / given[3].replace("{task}", str(task))
+    return Path(workspace) / arguments[3].replace("{task}", str(task))
 
 
-def parameters_of(path: Path) -> list[str]:
-    """The lines of the cell tagged `parameters`, for the form to show."""
+def parameter_lines(path: Path) -> list[str]:
+    """Return the lines of the cell tagged `parameters`, which the form shows."""
     for cell in _read(path).cells:
         if "parameters" in cell.metadata.get("tags", []):
             return [line for line in cell.source.splitlines() if line.strip()]
@@ -64,12 +64,13 @@ def _read(path: Path) -> Any:
         raise invalid(("path", f"{path.name} is {error}")) from error
 
 
-def _chosen(notebook: Any, cells: Sequence[str] | None) -> Any:
-    """Without outputs; what stays is what decides about the result."""
+def _select_cells(notebook: Any, cells: Sequence[str] | None) -> Any:
+    """Return the notebook, or some cells, without outputs: only the parts that affect the result."""
     if cells is not None:
-        kept = {k: v for k, v in notebook.metadata.items() if k in ("kernelspec", "language_info")}
-        made = [nbformat_files.code_cell(source, id=f"cell-{i}") for i, source in enumerate(cells)]
-        return nbformat_files.made(made, kept)
+        kernel_keys = ("kernelspec", "language_info")
+        metadata = {k: v for k, v in notebook.metadata.items() if k in kernel_keys}
+        copies = [nbformat_files.code_cell(s, id=f"cell-{i}") for i, s in enumerate(cells)]
+        return nbformat_files.new_notebook(copies, metadata)
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None

@@ -3,8 +3,8 @@ import { Translate } from './language';
 import { NodeRow, Silence } from './types';
 import { span } from './format';
 
-/** `agent silent for 40 s`; `agents of 3 of 8 ranks silent, longest for 2 min`. `now`: seconds since 1970. */
-export function silence(translate: Translate, silent: Silence, now: number): string {
+/** Returns `agent silent for 40 s`, or `agents of 3 of 8 ranks silent, longest for 2 min`. `now` is in seconds since 1970. */
+export function silenceText(translate: Translate, silent: Silence, now: number): string {
   const { count, rank, of } = silent;
   const values = { count, rank, all: of, span: span(now - silent.since) };
   if (count === 1) {
@@ -18,17 +18,17 @@ export function silence(translate: Translate, silent: Silence, now: number): str
     : translate('agents of {count} of {all} ranks silent, longest for {span}', values);
 }
 
-/** For a narrow row: without the number of the rank. */
-export function shortened(silent: Silence): Silence {
+/** Returns the silence without the number of the only silent rank, for a narrow row. */
+export function withoutRank(silent: Silence): Silence {
   return silent.count === 1 ? { ...silent, of: 1 } : silent;
 }
 
-/** Of one rank that was last heard at a time of the contract (`2026-01-31T12:00:00Z`); empty: its agent is heard. */
-export function silenceOfRank(translate: Translate, heard: string | undefined, now: number): string {
-  return heard ? silence(translate, { count: 1, rank: 0, of: 1, since: Date.parse(heard) / 1000 }, now) : '';
+/** Returns the text for a rank that was last heard at a time (`2026-01-31T12:00:00Z`); empty if its agent is heard. */
+export function rankSilenceText(translate: Translate, lastHeard: string | undefined, now: number): string {
+  return lastHeard ? silenceText(translate, { count: 1, rank: 0, of: 1, since: Date.parse(lastHeard) / 1000 }, now) : '';
 }
 
-/** True when an agent on the node is silent. */
-export function hasSilent(node: NodeRow): boolean {
+/** Returns true if an agent on the node is silent. */
+export function hasSilentAgent(node: NodeRow): boolean {
   return node.tenants.some(tenant => tenant.silent);
 }

@@ -7,7 +7,7 @@ export interface Me {
   role: string;
   cluster: string;
   version: string;
-  /** The operator who views the container of `user`; empty: none. */
+  /** The operator who views the container of `user`; empty if there is none. */
   visitor: string;
   quotas: Array<{ group: string; priority: number; nodes: number; used: number }>;
 }
@@ -20,13 +20,13 @@ export interface Group {
   waiting_tasks: number;
 }
 
-/** What ranks used: for each step that was measured when it begins, CPUs, memory, GPUs, GPU memory. */
+/** The usage of ranks: for each measured step its time, CPUs, memory, GPUs, GPU memory. */
 export interface Series {
   start: number;
   end: number;
   step: number;
   ranks: Array<{ rank: number; run: number; points: Point[] }>;
-  /** Of all ranks together; no points where there is one rank. */
+  /** All ranks together; without points if there is only one rank. */
   sum: { step: number; points: Point[] };
 }
 
@@ -49,7 +49,7 @@ export interface Environment {
   state: string;
   message: string;
   packages: number;
-  /** Whether it has ipykernel; null: unknown here. */
+  /** Whether it has ipykernel; null if this server does not know. */
   kernel: boolean | null;
 }
 
@@ -64,7 +64,7 @@ export interface Workspace {
   lease?: { holder: string };
 }
 
-/** How a folder and its side on the cluster differ, or what a sync has done about it. */
+/** How a folder and the cluster differ, or what a sync has done. */
 export interface Sync {
   name?: string;
   remote?: string;
@@ -86,7 +86,7 @@ export interface Service {
   url?: string;
 }
 
-/** What a container has beside being a task. */
+/** The facts of a container that other tasks do not have. */
 export interface Container {
   services?: Service[];
   url?: string;
@@ -100,15 +100,15 @@ export interface Draft {
   name: string;
   draft: string;
   parameters: string[];
-  /** Initial values of the form: of the last submission, or of a task file. */
+  /** The initial values of the form: those of the last submission, or of a task file. */
   begin: Record<string, unknown> | null;
-  /** The workspace that the file is in; empty: none. */
+  /** The workspace that contains the file; empty if there is none. */
   workspace: string;
-  /** How it differs from what was submitted last; null: not known. */
+  /** The difference from the last submission; null if it is unknown. */
   changes: string | null;
 }
 
-/** An artifact that a task reads or makes, with its version. */
+/** An artifact that a task reads or writes, with its version. */
 export interface Artifact {
   name: string;
   version?: string;
@@ -124,12 +124,12 @@ export interface Submission {
   form: Record<string, unknown>;
   yaml?: string;
   draft?: string;
-  /** Push the workspace first, and run exactly that. */
+  /** Push the workspace first, and run the pushed revision. */
   push?: boolean;
   artifacts?: { input?: Artifact; output?: Artifact };
 }
 
-/** What first has to be decided, or where the script is. */
+/** What the user must decide first, or the path of the script. */
 export interface Script {
   specials?: Array<{ cell: number; line: number; text: string }>;
   exists?: string;

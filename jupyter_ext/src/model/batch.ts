@@ -5,24 +5,24 @@ export interface Result<T> {
   error: Error | null;
 }
 
-/** Results in the order of the items; a failure of one stops no other. */
-export async function each<T>(items: readonly T[], work: (item: T) => Promise<unknown>, atOnce = 6): Promise<Array<Result<T>>> {
-  const found: Array<Result<T>> = items.map(item => ({ item, error: null }));
+/** Returns the results in the order of the items; a failure of one does not stop the others. */
+export async function runOnEach<T>(items: readonly T[], work: (item: T) => Promise<unknown>, atOnce = 6): Promise<Array<Result<T>>> {
+  const results: Array<Result<T>> = items.map(item => ({ item, error: null }));
   let next = 0;
-  const walk = async () => {
-    while (next < found.length) {
-      const one = found[next++]!;
-      await work(one.item).catch(error => {
-        one.error = error as Error;
+  const runNext = async () => {
+    while (next < results.length) {
+      const result = results[next++]!;
+      await work(result.item).catch(error => {
+        result.error = error as Error;
       });
     }
   };
-  await Promise.all(Array.from({ length: Math.min(atOnce, items.length) }, walk));
-  return found;
+  await Promise.all(Array.from({ length: Math.min(atOnce, items.length) }, runNext));
+  return results;
 }
 
-/** The chosen ones after a click on one: alone, added or taken away, or all from the last one on. */
-export function chosen(all: readonly number[], before: ReadonlySet<number>, last: number, id: number, how: 'add' | 'range'): Set<number> {
+/** Returns the marked ids after a click: `add` toggles one, `range` marks all from the last one on. */
+export function markedAfterClick(all: readonly number[], before: ReadonlySet<number>, last: number, id: number, how: 'add' | 'range'): Set<number> {
   const after = new Set(before);
   if (how === 'add') {
     after.has(id) ? after.delete(id) : after.add(id);
@@ -30,6 +30,6 @@ export function chosen(all: readonly number[], before: ReadonlySet<number>, last
   }
   const [from, to] = [all.indexOf(last), all.indexOf(id)];
   const span = from < 0 ? [id] : all.slice(Math.min(from, to), Math.max(from, to) + 1);
-  span.forEach(one => after.add(one));
+  span.forEach(each => after.add(each));
   return after;
 }

@@ -3,11 +3,11 @@ import { Form } from './form';
 
 export interface Draft {
   form: Form;
-  /** The task file, when that was edited last. */
+  /** The task file if the user edited it last; else null. */
   text: string | null;
 }
 
-const MOST_CHARS = 64 * 1024;
+const MAX_CHARS = 64 * 1024;
 
 /** Keeps the newest drafts, as many as fit. `save` is called with all of them after each change. */
 export class Drafts {
@@ -17,33 +17,33 @@ export class Drafts {
 
   constructor(
     private save: (drafts: Array<[string, Draft]>) => void,
-    private most = MOST_CHARS
+    private maxChars = MAX_CHARS
   ) {}
 
   /** Adds saved drafts; invalid entries are skipped. */
-  bring(drafts: unknown): void {
-    const found = Array.isArray(drafts) ? drafts.filter(one => typeof one?.[0] === 'string' && typeof one[1]?.form === 'object') : [];
-    this.drafts = found.filter(([key]) => !this.of(key)).concat(this.drafts);
+  addSaved(drafts: unknown): void {
+    const valid = Array.isArray(drafts) ? drafts.filter(each => typeof each?.[0] === 'string' && typeof each[1]?.form === 'object') : [];
+    this.drafts = valid.filter(([key]) => !this.get(key)).concat(this.drafts);
   }
 
-  /** The draft of a file. */
-  of(key: string): Draft | null {
+  /** Returns the draft of a file. */
+  get(key: string): Draft | null {
     return this.drafts.find(([other]) => other === key)?.[1] ?? null;
   }
 
-  /** Keep it; null: it was handed in, or is as it began. */
+  /** Stores a draft; null removes it after the submission or a reset. */
   put(key: string, draft: Draft | null): void {
     const others = this.drafts.filter(([other]) => other !== key);
     if (!draft && others.length === this.drafts.length) {
       return;
     }
-    this.drafts = this.fitting(draft ? [...others, [key, draft]] : others);
+    this.drafts = this.newestThatFit(draft ? [...others, [key, draft]] : others);
     this.save(this.drafts);
   }
 
-  private fitting(all: Array<[string, Draft]>): Array<[string, Draft]> {
-    let room = this.most;
-    const fits = all.reverse().filter(one => (room -= JSON.stringify(one).length) >= 0);
+  private newestThatFit(all: Array<[string, Draft]>): Array<[string, Draft]> {
+    let charsLeft = this.maxChars;
+    const fits = all.reverse().filter(each => (charsLeft -= JSON.stringify(each).length) >= 0);
     return fits.reverse();
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Keeps a state store up to date: over a websocket, or by polling where proxies allow none.
- * Everything that touches the network or the clock is passed in, so that tests need neither.
+ * Updates a state store over a websocket, or by polling where proxies allow no websocket.
+ * Network and clock are parameters, so that tests need neither.
  */
 import { StateStore } from './state_store';
 import { ClosableSocket, Heartbeat } from './heartbeat';
@@ -9,9 +9,9 @@ import { Frame } from './types';
 export type Socket = ClosableSocket;
 
 export interface StreamEnvironment {
-  /** Open a websocket at a position. */
+  /** Opens a websocket at a position. */
   socket(query: string): Socket;
-  /** Ask once; resolves with a frame. */
+  /** Requests one frame. */
   poll(query: string): Promise<Frame>;
   later(seconds: number, call: () => void): unknown;
   cancel(timer: any): void;
@@ -19,8 +19,8 @@ export interface StreamEnvironment {
 
 export type FeedState = 'connecting' | 'live' | 'polling' | 'lost';
 
-const FIRST_WAIT = 0.25;
-const LONGEST_WAIT = 10;
+const FIRST_WAIT_SECONDS = 0.25;
+const MAX_WAIT_SECONDS = 10;
 const SOCKETS_BEFORE_POLLING = 3;
 const POLLS_BEFORE_SOCKET = 10;
 
@@ -28,14 +28,14 @@ export class Feed {
   state: FeedState = 'connecting';
   private socket: Socket | null = null;
   private timer: unknown = null;
-  private wait = FIRST_WAIT;
-  private refused = 0;
+  private wait = FIRST_WAIT_SECONDS;
+  private refusedSockets = 0;
   private closed = false;
   private heartbeat = new Heartbeat();
 
   constructor(
     private store: StateStore,
-    private outside: StreamEnvironment
+    private environment: StreamEnvironment
   ) {}
 
   start(): void {
@@ -45,11 +45,11 @@ export class Feed {
   /** Closes the connection for good. */
   close(): void {
     this.closed = true;
-    this.outside.cancel(this.timer);
+    this.environment.cancel(this.timer);
     this.socket?.close();
   }
 
-  /** Closes a dead connection; to be called every CHECK_SECONDS. */
+  /** Closes a dead connection; the caller must call this every CHECK_SECONDS. */
   check(): void {
     this.heartbeat.check(this.socket);
   }
@@ -59,64 +59,64 @@ export class Feed {
   }
 
   private connect(): void {
-    const socket = this.outside.socket(this.query());
+    const socket = this.environment.socket(this.query());
     let opened = false;
     this.socket = socket;
     this.heartbeat.reset();
     socket.onopen = () => {
       opened = true;
-      this.refused = 0;
-      this.became('live');
+      this.refusedSockets = 0;
+      this.setState('live');
     };
     socket.onmessage = event => {
-      this.wait = FIRST_WAIT;
+      this.wait = FIRST_WAIT_SECONDS;
       this.heartbeat.reset();
       this.store.apply(JSON.parse(event.data) as Frame);
     };
-    socket.onclose = () => this.lost(opened);
+    socket.onclose = () => this.onLoss(opened);
   }
 
-  private lost(opened: boolean): void {
+  private onLoss(opened: boolean): void {
     if (this.closed) {
       return;
     }
     this.socket = null;
-    this.refused += opened ? 0 : 1;
-    if (this.refused >= SOCKETS_BEFORE_POLLING) {
+    this.refusedSockets += opened ? 0 : 1;
+    if (this.refusedSockets >= SOCKETS_BEFORE_POLLING) {
       void this.poll(POLLS_BEFORE_SOCKET);
       return;
     }
-    this.became('lost');
-    this.again(() => this.connect());
+    this.setState('lost');
+    this.retry(() => this.connect());
   }
 
   private async poll(pollsLeft: number): Promise<void> {
     try {
-      const frame = await this.outside.poll(this.query());
+      const frame = await this.environment.poll(this.query());
       if (this.closed) {
         return;
       }
-      this.wait = FIRST_WAIT;
-      this.became('polling');
+      this.wait = FIRST_WAIT_SECONDS;
+      this.setState('polling');
       this.store.apply(frame);
     } catch {
       if (this.closed) {
         return;
       }
-      this.became('lost');
-      this.again(() => this.connect());
+      this.setState('lost');
+      this.retry(() => this.connect());
       return;
     }
     const next = pollsLeft > 0 ? () => void this.poll(pollsLeft - 1) : () => this.connect();
-    this.timer = this.outside.later(0, next);
+    this.timer = this.environment.later(0, next);
   }
 
-  private again(call: () => void): void {
-    this.timer = this.outside.later(this.wait, call);
-    this.wait = Math.min(LONGEST_WAIT, this.wait * 2);
+  private retry(call: () => void): void {
+    this.timer = this.environment.later(this.wait, call);
+    this.wait = Math.min(MAX_WAIT_SECONDS, this.wait * 2);
   }
 
-  private became(state: FeedState): void {
+  private setState(state: FeedState): void {
     if (this.state !== state) {
       this.state = state;
       this.store.changed();

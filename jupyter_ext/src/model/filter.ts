@@ -1,6 +1,6 @@
 /**
  * The filter of the list: `state:running,suspended user:me tag:bert -name:old* group:default words`.
- * Terms are joined by blanks and all must hold; commas mean or; a leading - negates; bare words look into the name.
+ * All terms must match; commas mean or; a leading - negates; a word without a key must be a part of the name.
  */
 import { TaskRow } from './types';
 import { status } from './format';
@@ -9,32 +9,32 @@ export type Matcher = (task: TaskRow) => boolean;
 
 const KEYS = ['state', 'status', 'outcome', 'user', 'name', 'tag', 'group', 'type', 'id', 'after', 'starred'];
 
-/** A function that tests whether a task matches; `me`: the user for `user:me`. */
+/** Returns a function that tests whether a task matches; `me` is the user for `user:me`. */
 export function matcher(text: string, me: string): Matcher {
-  const terms = (text.match(/-?(?:\w+:)?"[^"]*"|\S+/g) ?? []).map(term => one(term, me));
+  const terms = (text.match(/-?(?:\w+:)?"[^"]*"|\S+/g) ?? []).map(term => parseTerm(term, me));
   return task => terms.every(term => term(task));
 }
 
-function one(term: string, me: string): Matcher {
+function parseTerm(term: string, me: string): Matcher {
   const negated = term.startsWith('-') && term.length > 1;
   const [, key, value] = /^-?(?:(\w+):)?(.*)$/s.exec(term) ?? [];
   const isKey = key && KEYS.includes(key.toLowerCase());
   const pattern = (isKey ? value : term.slice(negated ? 1 : 0)) ?? '';
   const alternatives = pattern.replace(/"/g, '').toLowerCase().split(',').filter(Boolean);
-  const test = isKey ? field(key.toLowerCase(), alternatives, me) : nameOrId(alternatives);
+  const test = isKey ? matchField(key.toLowerCase(), alternatives, me) : matchNameOrId(alternatives);
   return negated ? task => !test(task) : test;
 }
 
-function nameOrId(alternatives: string[]): Matcher {
+function matchNameOrId(alternatives: string[]): Matcher {
   return task => alternatives.every(w => task.name.toLowerCase().includes(w) || String(task.id) === w);
 }
 
-function field(key: string, alternatives: string[], me: string): Matcher {
-  const tests = alternatives.map(alternative => like(key === 'user' && alternative === 'me' ? me.toLowerCase() : alternative));
-  return task => values(key, task).some(value => tests.some(test => test(value.toLowerCase())));
+function matchField(key: string, alternatives: string[], me: string): Matcher {
+  const tests = alternatives.map(alternative => matchPattern(key === 'user' && alternative === 'me' ? me.toLowerCase() : alternative));
+  return task => fieldValues(key, task).some(value => tests.some(test => test(value.toLowerCase())));
 }
 
-function values(key: string, task: TaskRow): string[] {
+function fieldValues(key: string, task: TaskRow): string[] {
   switch (key) {
     case 'state':
     case 'status':
@@ -54,7 +54,7 @@ function values(key: string, task: TaskRow): string[] {
   }
 }
 
-function like(pattern: string): (value: string) => boolean {
+function matchPattern(pattern: string): (value: string) => boolean {
   if (!pattern.includes('*')) {
     return value => value === pattern;
   }

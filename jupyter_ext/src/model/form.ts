@@ -12,7 +12,7 @@ export interface Form {
   tags: string;
   timeLimit: string;
   maxRetries: number;
-  /** Tasks that go first: 12, or 12:ended. */
+  /** The tasks to wait for: 12, or 12:ended. */
   after: string;
 }
 
@@ -33,26 +33,26 @@ export const EMPTY: Form = {
 
 type Table = Record<string, any>;
 
-/** The form as a part of a task file; null removes a value of the file, such as a deleted variable. */
-export function asFile(form: Form, begun: Form = EMPTY): Table {
-  const removed = Object.fromEntries(Object.keys(pairs(begun.variables)).map(name => [name, null]));
+/** Returns the form as a part of a task file; null removes a value of the file, such as a deleted variable. */
+export function toTaskFile(form: Form, initial: Form = EMPTY): Table {
+  const removed = Object.fromEntries(Object.keys(parsePairs(initial.variables)).map(name => [name, null]));
   return {
     name: form.name,
     priority: form.priority,
     resource: withoutEmpty({ node_count: form.nodes, group: form.group, image: form.image }),
-    spec: withoutEmpty({ environments: { ...removed, ...pairs(form.variables) } }),
+    spec: withoutEmpty({ environments: { ...removed, ...parsePairs(form.variables) } }),
     options: withoutEmpty({
       py_venv: form.environment,
       tags: tokens(form.tags),
       time_limit: form.timeLimit.trim(),
       max_retries: form.maxRetries,
-      after: tokens(form.after).map(first)
+      after: tokens(form.after).map(parseDependency)
     })
   };
 }
 
-/** The form that a task file fills; what is missing keeps its value. */
-export function asForm(file: Table, before: Form): Form {
+/** Returns the form with the values of a task file; a missing value stays as it was. */
+export function toForm(file: Table, before: Form): Form {
   const resource: Table = file.resource ?? {};
   const options: Table = file.options ?? {};
   return {
@@ -63,11 +63,11 @@ export function asForm(file: Table, before: Form): Form {
     priority: file.priority ?? before.priority,
     environment: options.py_venv ?? '',
     image: resource.image ?? '',
-    variables: lines(file.spec?.environments ?? {}),
+    variables: pairLines(file.spec?.environments ?? {}),
     tags: (options.tags ?? []).join(' '),
     timeLimit: options.time_limit ? String(options.time_limit) : '',
     maxRetries: options.max_retries ?? 0,
-    after: (options.after ?? []).map((one: Table) => (one.outcome ? `${one.task}:${one.outcome}` : one.task)).join(' ')
+    after: (options.after ?? []).map((after: Table) => (after.outcome ? `${after.task}:${after.outcome}` : after.task)).join(' ')
   };
 }
 
@@ -76,41 +76,41 @@ function tokens(text: string): string[] {
 }
 
 /** Parses 12, #12 or 12:ended; the server rejects anything else. */
-function first(text: string): Table {
+function parseDependency(text: string): Table {
   const [task = '', outcome] = text.replace(/^#/, '').split(':');
   return { task: /^\d+$/.test(task) ? Number(task) : task, ...(outcome === undefined ? {} : { outcome }) };
 }
 
-/** True when nothing differs. */
-export function same(a: Form, b: Form): boolean {
+/** Returns true if all values are equal. */
+export function areEqual(a: Form, b: Form): boolean {
   return (Object.keys(a) as Array<keyof Form>).every(key => a[key] === b[key]);
 }
 
-/** Lines NAME=VALUE as an object; a line without = is a name with an empty value, # begins a comment. */
-export function pairs(text: string): Record<string, string> {
-  const found: Record<string, string> = {};
+/** Parses lines NAME=VALUE; a line without = is a name with an empty value, # begins a comment. */
+export function parsePairs(text: string): Record<string, string> {
+  const pairs: Record<string, string> = {};
   for (const line of text.split('\n')) {
     const trimmed = line.trim();
     if (trimmed && !trimmed.startsWith('#')) {
       const at = trimmed.indexOf('=');
       const name = (at < 0 ? trimmed : trimmed.slice(0, at)).trim();
-      found[name] = at < 0 ? '' : trimmed.slice(at + 1).trim();
+      pairs[name] = at < 0 ? '' : trimmed.slice(at + 1).trim();
     }
   }
-  return found;
+  return pairs;
 }
 
-/** The other way round. */
-export function lines(values: Record<string, string>): string {
+/** Returns lines NAME=VALUE. */
+export function pairLines(values: Record<string, string>): string {
   return Object.entries(values)
     .map(([name, value]) => `${name}=${value}`)
     .join('\n');
 }
 
 function withoutEmpty(table: Table): Table {
-  return Object.fromEntries(Object.entries(table).map(([key, value]) => [key, empty(value) ? null : value]));
+  return Object.fromEntries(Object.entries(table).map(([key, value]) => [key, isEmpty(value) ? null : value]));
 }
 
-function empty(value: unknown): boolean {
+function isEmpty(value: unknown): boolean {
   return value === '' || value === 0 || (typeof value === 'object' && value !== null && Object.keys(value).length === 0);
 }

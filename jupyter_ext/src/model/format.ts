@@ -16,12 +16,12 @@ const LEVELS: ReadonlyArray<readonly [number, string]> = [
 /** All levels, highest first. */
 export const levels = LEVELS;
 
-/** The name of a priority; the number itself if it has no name. */
-export function level(priority: number): string {
+/** Returns the name of a priority; the number itself if it has no name. */
+export function levelName(priority: number): string {
   return LEVELS.find(([number]) => number === priority)?.[1] ?? String(priority);
 }
 
-/** The outcome of a finished task, the step of a running one, HELD, else the state. */
+/** Returns the outcome of a finished task, the step of a running one, HELD, or else the state. */
 export function status(task: TaskRow): string {
   if (task.state === 'FINISHED') {
     return task.outcome ?? 'FINISHED';
@@ -35,19 +35,19 @@ export function status(task: TaskRow): string {
   return task.state === 'WAITING_INIT' ? 'WAITING' : task.state;
 }
 
-/** Which verbs make sense for a task now. */
+/** Returns the verbs that apply to a task now. */
 export function verbs(task: TaskRow): string[] {
   if (task.state === 'FINISHED') {
     return task.type === 'training' ? ['again'] : [];
   }
-  const leaving = ['SUSPENDING', 'STOPPING', 'TERMINATING'].includes(task.run ?? '');
-  if (task.state === 'RUNNING' && !leaving) {
+  const isLeaving = ['SUSPENDING', 'STOPPING', 'TERMINATING'].includes(task.run ?? '');
+  if (task.state === 'RUNNING' && !isLeaving) {
     return ['suspend', 'stop'];
   }
   return task.held ? ['resume', 'stop'] : ['stop'];
 }
 
-/** 7 s, 3 min 20 s, 2 h 5 min, 4 d 3 h */
+/** Returns a duration such as 7 s, 3 min 20 s, 2 h 5 min or 4 d 3 h. */
 export function span(seconds: number): string {
   const s = Math.max(0, Math.floor(seconds));
   const parts: Array<readonly [number, string]> = [
@@ -64,8 +64,8 @@ export function span(seconds: number): string {
   return largest.map(([n, unit]) => `${n} ${unit}`).join(' ');
 }
 
-/** For how long it runs, has run, or waits. */
-export function lasting(task: TaskRow, now: number): string {
+/** Returns for how long a task runs, has run, or waits. */
+export function durationText(task: TaskRow, now: number): string {
   if (task.state === 'FINISHED') {
     return task.run_seconds ? span(task.run_seconds) : '';
   }
@@ -75,13 +75,13 @@ export function lasting(task: TaskRow, now: number): string {
   return task.created ? span(now - task.created) : '';
 }
 
-/** Seconds on nodes, over all runs and in the one that runs. */
-export function held(task: TaskRow, now: number): number {
-  const runs = task.state === 'RUNNING' && task.run_started ? now - task.run_started : 0;
-  return (task.run_seconds ?? 0) + Math.max(0, runs);
+/** Returns the seconds for which a task has held nodes, including the current run. */
+export function heldSeconds(task: TaskRow, now: number): number {
+  const current = task.state === 'RUNNING' && task.run_started ? now - task.run_started : 0;
+  return (task.run_seconds ?? 0) + Math.max(0, current);
 }
 
-/** 512 MiB, 3.4 GiB */
+/** Returns a size such as 512 MiB or 3.4 GiB. */
 export function bytes(value: number): string {
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
   let size = value;
@@ -94,17 +94,17 @@ export function bytes(value: number): string {
   return `${size.toFixed(digits)} ${units[unit]}`;
 }
 
-/** A moment in the browser's own time zone and manner. */
+/** Returns a time in the time zone and format of the browser. */
 export function moment(seconds: number | undefined): string {
   return seconds ? new Date(seconds * 1000).toLocaleString() : '–';
 }
 
-/** The time of day, with the day where that is another one. */
+/** Returns the time of day, with the date unless it is today. */
 export function clock(at: Date, now = new Date()): string {
   return at.toDateString() === now.toDateString() ? at.toLocaleTimeString() : at.toLocaleString();
 }
 
-/** Whose an event is: a run's, or a rank's of it. Noughts are left out of the answer, and -1 is no rank. */
-export function whose(run = 0, rank = 0): string {
+/** Returns the run, or the run and rank, of an event. JSON leaves out zeros; rank -1 means the run. */
+export function runAndRank(run = 0, rank = 0): string {
   return run === 0 ? '' : rank < 0 ? `${run}` : `${run}.${rank}`;
 }

@@ -1,4 +1,4 @@
-/** Detects a dead connection: no message for long, although no error was reported (sleep, a firewall). */
+/** Detects a dead connection: no message for some time, without an error (after sleep, or behind a firewall). */
 
 export interface ClosableSocket {
   onopen: ((event: any) => void) | null;
@@ -12,16 +12,16 @@ const QUIET_CHECKS = 2;
 /** How often `check` must be called; the server sends a message at least as often. */
 export const CHECK_SECONDS = 20;
 
-/** Watches one connection after the other. */
+/** Watches the current connection. */
 export class Heartbeat {
-  private checks = 0; // since something was heard
+  private checks = 0; // since the last message
 
-  /** A message was received, or a connection starts. */
+  /** Records a message, or a new connection. */
   reset(): void {
     this.checks = 0;
   }
 
-  /** Closes the connection when it is dead. */
+  /** Closes the connection if it is dead. */
   check(socket: ClosableSocket | null): void {
     this.checks += 1;
     if (socket && this.checks > QUIET_CHECKS) {

@@ -2,7 +2,7 @@
 import { LogRow } from './types';
 
 export interface Line {
-  /** Counts up for ever; identifies the line. */
+  /** Identifies the line; only ever grows. */
   key: number;
   run: number;
   rank: number;
@@ -10,29 +10,28 @@ export interface Line {
   text: string;
   /** The next line of the same rank replaces this one. */
   redraw: boolean;
-  /** First line of another run than the line before. */
-  opens: boolean;
+  /** True for the first line of a run. */
+  startsRun: boolean;
 }
 
 export interface Piece {
   text: string;
-  /** Names of styles, as in `bold red`; empty: plain. */
+  /** Names of styles, such as `bold red`; empty for plain text. */
   style: string;
 }
 
 export class Lines {
   readonly all: Line[] = [];
-  /** Lines that were dropped at the beginning. */
+  /** The number of lines that were dropped at the beginning. */
   dropped = 0;
   private next = 0;
-  private open = new Map<string, number>();
+  private redrawn = new Map<string, number>();
 
   constructor(private limit: number) {}
 
-  /** Add what has come. */
   add(rows: readonly LogRow[]): void {
     for (const [run, rank, time, text, redraw] of rows) {
-      this.one(run, rank, time, text, redraw === 1);
+      this.addLine(run, rank, time, text, redraw === 1);
     }
     const over = this.all.length - this.limit;
     if (over > 0) {
@@ -44,27 +43,27 @@ export class Lines {
   /** Drops all lines. */
   clear(): void {
     this.all.length = 0;
-    this.open.clear();
+    this.redrawn.clear();
     this.dropped = 0;
   }
 
-  private one(run: number, rank: number, time: number, text: string, redraw: boolean): void {
+  private addLine(run: number, rank: number, time: number, text: string, redraw: boolean): void {
     const source = `${run}.${rank}`;
-    const key = this.open.get(source);
+    const key = this.redrawn.get(source);
     const index = key === undefined ? -1 : key - (this.next - this.all.length);
     const before = this.all[this.all.length - 1];
-    const line: Line = { key: this.next, run, rank, time, text, redraw, opens: before?.run !== run };
+    const line: Line = { key: this.next, run, rank, time, text, redraw, startsRun: before?.run !== run };
     const replaced = this.all[index];
     if (replaced) {
-      this.all[index] = { ...line, key: replaced.key, opens: replaced.opens };
+      this.all[index] = { ...line, key: replaced.key, startsRun: replaced.startsRun };
     } else {
       this.all.push(line);
       this.next += 1;
     }
     if (redraw) {
-      this.open.set(source, replaced ? replaced.key : line.key);
+      this.redrawn.set(source, replaced ? replaced.key : line.key);
     } else {
-      this.open.delete(source);
+      this.redrawn.delete(source);
     }
   }
 }
@@ -75,34 +74,34 @@ const ESCAPE = /\x1b(?:\[([0-9;?]*)([@-~])|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\
 // eslint-disable-next-line no-control-regex
 const CONTROL = /[\x00-\x08\x0b-\x1f\x7f\x9b]/g;
 
-/** Text in pieces of one style; every escape but colours is dropped, other control characters are made visible. */
-export function pieces(text: string): Piece[] {
-  const found: Piece[] = [];
+/** Splits a text into pieces of one style; drops all escapes except colours, and shows other control characters. */
+export function parsePieces(text: string): Piece[] {
+  const pieces: Piece[] = [];
   const style = new Set<string>();
   let last = 0;
   const add = (part: string) => {
     const clean = part.replace(CONTROL, c => (c === '\x1b' ? '' : '\ufffd'));
     if (clean) {
-      found.push({ text: clean, style: [...style].join(' ') });
+      pieces.push({ text: clean, style: [...style].join(' ') });
     }
   };
   for (const match of text.matchAll(ESCAPE)) {
     add(text.slice(last, match.index));
     last = match.index + match[0].length;
     if (match[2] === 'm') {
-      restyle(style, match[1] ?? '');
+      applyCodes(style, match[1] ?? '');
     }
   }
   add(text.slice(last));
-  return found;
+  return pieces;
 }
 
-function restyle(style: Set<string>, codes: string): void {
+function applyCodes(style: Set<string>, codes: string): void {
   const numbers = codes.split(';').map(Number);
   for (let i = 0; i < numbers.length; i += 1) {
     const code = numbers[i] ?? 0;
     if (code === 38 || code === 48) {
-      i += numbers[i + 1] === 5 ? 2 : 4; // colours of the large palettes are left out
+      i += numbers[i + 1] === 5 ? 2 : 4; // colours of large palettes are ignored
     } else if (code === 0) {
       style.clear();
     } else if (code === 1) {
@@ -119,12 +118,12 @@ function restyle(style: Set<string>, codes: string): void {
   }
 }
 
-/** Indexes of lines that contain a text, ignoring case. */
+/** Returns the indexes of lines that contain a text, ignoring case. */
 export function search(lines: readonly Line[], text: string): number[] {
   const query = text.toLowerCase();
-  const found: number[] = [];
+  const indexes: number[] = [];
   if (query) {
-    lines.forEach((line, i) => line.text.toLowerCase().includes(query) && found.push(i));
+    lines.forEach((line, i) => line.text.toLowerCase().includes(query) && indexes.push(i));
   }
-  return found;
+  return indexes;
 }

@@ -1,7 +1,7 @@
 /** Describes when a task will probably start, as the server predicts it. */
 import { Translate } from './language';
 
-/** What the contract calls PredictedStart, as JSON: moments in ISO 8601; the later ones are absent when they lie too far ahead. */
+/** PredictedStart of the contract as JSON: times in ISO 8601. The later ones are absent if they are too far ahead. */
 export interface PredictedStart {
   p10?: string;
   p50?: string;
@@ -9,8 +9,8 @@ export interface PredictedStart {
   reason?: string;
 }
 
-/** One sentence, also of a prediction that is open, and of one that could not be made. */
-export function expected(translate: Translate, start: PredictedStart): string {
+/** Returns one sentence, also for an open prediction and for one that could not be made. */
+export function startSentence(translate: Translate, start: PredictedStart): string {
   const [from, when, to] = [start.p10, start.p50, start.p90].map(time);
   if (!from) {
     return start.reason ? translate('No predicted start: {reason}.', { reason: start.reason }) : '';

@@ -10,18 +10,18 @@ export class StateStore {
   readonly nodes = new Map<string, NodeRow>();
   link: LinkState = UNKNOWN;
   notice: Notice | null = null;
-  /** The version of the front end on the server; empty: unknown. */
+  /** The version of the front end on the server; empty if it is unknown. */
   build = '';
   id = '';
   version = 0;
-  /** True once the first complete state was received. */
+  /** True after the first complete state. */
   complete = false;
 
   private listeners = new Set<() => void>();
   private watchers = new Set<Change>();
   private sorted: TaskRow[] | null = null;
 
-  /** Newest first. */
+  /** Returns all tasks, newest first. */
   get rows(): TaskRow[] {
     this.sorted ??= [...this.tasks.values()].sort((a, b) => b.id - a.id);
     return this.sorted;
@@ -48,7 +48,7 @@ export class StateStore {
     this.changed();
   }
 
-  /** Stores the task of a response; the stream will report the same. */
+  /** Stores the task of a response, which the stream will report, too. */
   put(task: TaskRow): void {
     const before = this.tasks.get(task.id);
     if (before && before.version > task.version) {
@@ -78,13 +78,13 @@ export class StateStore {
     return () => this.watchers.delete(watcher);
   }
 
-  /** Other tasks that wait for the end of one of these. */
+  /** Returns the other tasks that wait for the end of one of these. */
   dependents(ids: readonly number[]): TaskRow[] {
-    const these = new Set(ids);
-    return this.rows.filter(row => !these.has(row.id) && row.awaited?.some(id => these.has(id)));
+    const awaited = new Set(ids);
+    return this.rows.filter(row => !awaited.has(row.id) && row.awaited?.some(id => awaited.has(id)));
   }
 
-  /** Counts of tasks by status, and of nodes with tasks. */
+  /** Counts running and waiting tasks, and nodes with tasks. */
   counts(): { running: number; waiting: number; busy: number; nodes: number } {
     let running = 0;
     let waiting = 0;

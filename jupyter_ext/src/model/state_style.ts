@@ -1,4 +1,4 @@
-/** Glyph and tone of task states: never a colour alone. The same table as `hai.client.text.state_style`; a test compares them. */
+/** Glyph and tone of task states, never a colour alone: a copy of `hai.client.text.state_style`; a test compares them. */
 export type Tone = 'good' | 'done' | 'busy' | 'waits' | 'held' | 'bad' | 'quiet' | 'plain';
 
 export interface StateStyle {
@@ -31,13 +31,13 @@ const STATE_STYLES: Record<string, StateStyle> = {
   CORDONED: { glyph: '‖', tone: 'held' }
 };
 
-/** What runs as far as is known: its agent is silent. */
+/** The style of a task whose agent is silent. */
 export const SILENT: StateStyle = { glyph: '◌', tone: 'bad' };
 
-/** A state of a newer server. */
+/** The style of a state that only a newer server has. */
 export const UNKNOWN: StateStyle = { glyph: '?', tone: 'plain' };
 
-/** The style of a state by its name. */
+/** Returns the style of a state. */
 export function stateStyle(state: string): StateStyle {
   return STATE_STYLES[state] ?? UNKNOWN;
 }

@@ -1,4 +1,4 @@
-/** Divides the life of a task into segments: waiting, starting, running, leaving. */
+/** Divides the life of a task into bars: waiting, starting, running. */
 
 export interface Run {
   number: number;
@@ -18,13 +18,13 @@ export interface Bar {
   reason: string;
 }
 
-/** Bars from submission to the end, or to now. */
-export function bars(created: number, runs: readonly Run[], finished: number, now: number): Bar[] {
-  const found: Bar[] = [];
+/** Returns the bars from submission to the end, or to now. */
+export function lifeBars(created: number, runs: readonly Run[], finished: number, now: number): Bar[] {
+  const bars: Bar[] = [];
   let at = created;
   const add = (kind: Bar['kind'], run: number, to: number, reason: string) => {
     if (to > at) {
-      found.push({ kind, run, from: at, to, reason });
+      bars.push({ kind, run, from: at, to, reason });
       at = to;
     }
   };
@@ -36,13 +36,13 @@ export function bars(created: number, runs: readonly Run[], finished: number, no
     add('running', run.number, end, reason);
   }
   add('waiting', 0, finished || now, '');
-  return found;
+  return bars;
 }
 
-/** Share of the time that the task has run, 0…1. */
-export function runningShare(found: readonly Bar[]): number {
-  const total = found.reduce((sum, bar) => sum + bar.to - bar.from, 0);
-  const running = found.filter(bar => bar.kind === 'running');
+/** Returns the share of the time for which the task has run, from 0 to 1. */
+export function runningShare(bars: readonly Bar[]): number {
+  const total = bars.reduce((sum, bar) => sum + bar.to - bar.from, 0);
+  const running = bars.filter(bar => bar.kind === 'running');
   return total > 0 ? running.reduce((sum, bar) => sum + bar.to - bar.from, 0) / total : 0;
 }
 

@@ -5,9 +5,9 @@ export interface Silence {
   count: number;
   /** The first of these ranks. */
   rank: number;
-  /** Ranks of the run; 0: not known. */
+  /** The number of ranks of the run; 0 if it is unknown. */
   of: number;
-  /** When the one that has been silent for longest was last heard. */
+  /** When the agent that has been silent for longest was last heard. */
   since: number;
 }
 
@@ -46,7 +46,7 @@ export interface Tenant {
   name: string;
   user: string;
   rank: number;
-  /** When its agent was last heard, while it is silent. */
+  /** When its agent was last heard; absent unless the agent is silent. */
   silent?: number;
 }
 
@@ -90,7 +90,7 @@ export interface Notice {
 export interface Frame {
   tasks: TaskRow[];
   nodes: NodeRow[];
-  /** The state is complete up to this version; 0: more frames follow. */
+  /** The state is complete up to this version; 0 if more frames follow. */
   version: number;
   board?: string;
   /** The state so far belongs to another server process; it must be dropped. */

@@ -6,15 +6,15 @@ export interface Span {
   end: number;
 }
 
-/** Rows that are visible at a scroll position, and a few more, so that fast scrolling shows no gap. */
+/** Returns the rows that are visible at a scroll position, and a few more, so that fast scrolling shows no gap. */
 export function visibleRows(top: number, height: number, row: number, count: number, more = 8): Span {
   const first = Math.max(0, Math.floor(top / row) - more);
   const end = Math.min(count, Math.ceil((top + height) / row) + more);
   return { first: Math.min(first, Math.max(0, end)), end };
 }
 
-/** The scroll position at which a row is visible; unchanged if it already is. */
-export function reveal(index: number, top: number, height: number, row: number): number {
+/** Returns the scroll position at which a row is visible; the current one if the row is visible. */
+export function scrollPositionFor(index: number, top: number, height: number, row: number): number {
   if (index * row < top) {
     return index * row;
   }

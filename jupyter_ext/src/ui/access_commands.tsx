@@ -1,10 +1,10 @@
-/** Commands to copy by which a terminal elsewhere enters a dev container. */
+/** Commands that the user can copy to reach a dev container from another machine. */
 import { Clipboard } from '@jupyterlab/apputils';
 import * as React from 'react';
 
 import { Context } from './context';
 
-/** Tokens are in none of them: `hai` has its own. */
+/** The commands contain no token; `hai` has its own. */
 export function AccessCommands(props: { context: Context; id: number }): JSX.Element {
   const { context, id } = props;
   const lines: ReadonlyArray<readonly [string, string]> = [

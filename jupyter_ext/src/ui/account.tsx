@@ -1,11 +1,11 @@
 /** Tabs of the user: quotas and messages. */
 import * as React from 'react';
 
-import { level } from '../model/format';
+import { levelName } from '../model/format';
 import { Context, useStore, useLoaded } from './context';
 import { Empty, Failed, Meter, Reload } from './common';
 
-/** Quotas of the user, and their use. */
+/** The quotas of the user, and how much of them is used. */
 export function Quotas(props: { context: Context }): JSX.Element {
   const { context } = props;
   useStore(context);
@@ -27,7 +27,7 @@ export function Quotas(props: { context: Context }): JSX.Element {
         <div className="hai-card" key={`${quota.group} ${quota.priority}`}>
           <div className="hai-pair">
             <span>{quota.group}</span>
-            <span className="hai-dim">{quota.priority < 0 ? context.translate('all levels') : level(quota.priority)}</span>
+            <span className="hai-dim">{quota.priority < 0 ? context.translate('all levels') : levelName(quota.priority)}</span>
           </div>
           <Meter used={quota.used} of={quota.nodes} />
         </div>
@@ -39,18 +39,18 @@ export function Quotas(props: { context: Context }): JSX.Element {
 /** Messages from operators. */
 export function Messages(props: { context: Context }): JSX.Element {
   const { context } = props;
-  const found = useLoaded(() => context.api.messages(), [context.store.link.up]);
+  const messages = useLoaded(() => context.api.messages(), [context.store.link.up]);
   React.useEffect(() => {
-    if (found.value) {
+    if (messages.value) {
       context.unread.markRead();
     }
-  }, [found.value]);
+  }, [messages.value]);
   return (
     <div className="hai-tab hai-scroll">
-      <Reload context={context} onClick={found.reload} />
-      <Failed error={found.error} context={context} />
-      {found.value?.length === 0 && <Empty>{context.translate('No messages.')}</Empty>}
-      {found.value?.map(message => (
+      <Reload context={context} onClick={messages.reload} />
+      <Failed error={messages.error} context={context} />
+      {messages.value?.length === 0 && <Empty>{context.translate('No messages.')}</Empty>}
+      {messages.value?.map(message => (
         <div className="hai-card" key={message.id}>
           <div className="hai-message">{message.text}</div>
           <div className="hai-dim">

@@ -5,26 +5,26 @@ import { Artifact, Submission } from '../model/api_types';
 import { Context, useLoaded } from './context';
 import { Field } from './common';
 
-export type Named = NonNullable<Submission['artifacts']>;
+export type MappedArtifacts = NonNullable<Submission['artifacts']>;
 
-/** A choice for each side; nothing where there are no artifacts. */
-export function Artifacts(props: { context: Context; named: Named; onChange: (named: Named) => void }): JSX.Element | null {
-  const { context, named, onChange } = props;
+/** A choice for input and output; nothing if there are no artifacts. */
+export function Artifacts(props: { context: Context; mapped: MappedArtifacts; onChange: (mapped: MappedArtifacts) => void }): JSX.Element | null {
+  const { context, mapped, onChange } = props;
   const all = useLoaded(() => context.api.artifacts(), []).value ?? [];
   if (all.length === 0) {
     return null;
   }
-  const choice = (side: keyof Named, label: string) => (
+  const choice = (direction: keyof MappedArtifacts, label: string) => (
     <Field label={context.translate(label)}>
       <select
         className="hai-input"
-        value={named[side] ? title(named[side]) : ''}
-        onChange={event => onChange(changed(named, side, all.find(one => title(one) === event.target.value)))}
+        value={mapped[direction] ? title(mapped[direction]) : ''}
+        onChange={event => onChange(withArtifact(mapped, direction, all.find(artifact => title(artifact) === event.target.value)))}
       >
         <option value="">{context.translate('none')}</option>
-        {all.map(one => (
-          <option key={title(one)} value={title(one)} title={one.location}>
-            {title(one)} {one.type ? `(${one.type})` : ''}
+        {all.map(artifact => (
+          <option key={title(artifact)} value={title(artifact)} title={artifact.location}>
+            {title(artifact)} {artifact.type ? `(${artifact.type})` : ''}
           </option>
         ))}
       </select>
@@ -38,12 +38,12 @@ export function Artifacts(props: { context: Context; named: Named; onChange: (na
   );
 }
 
-/** vision/resnet:1, as on the command line. */
-function title(one: Artifact): string {
-  return `${one.user_group ? `${one.user_group}/` : ''}${one.name}:${one.version ?? ''}`;
+/** Returns the reference as on the command line: vision/resnet:1. */
+function title(artifact: Artifact): string {
+  return `${artifact.user_group ? `${artifact.user_group}/` : ''}${artifact.name}:${artifact.version ?? ''}`;
 }
 
-function changed(named: Named, side: keyof Named, chosen: Artifact | undefined): Named {
-  const { [side]: _, ...others } = named;
-  return chosen ? { ...others, [side]: { name: chosen.name, version: chosen.version, user_group: chosen.user_group } } : others;
+function withArtifact(mapped: MappedArtifacts, direction: keyof MappedArtifacts, chosen: Artifact | undefined): MappedArtifacts {
+  const { [direction]: _, ...others } = mapped;
+  return chosen ? { ...others, [direction]: { name: chosen.name, version: chosen.version, user_group: chosen.user_group } } : others;
 }

@@ -1,11 +1,11 @@
 /** Actions on several selected tasks, with the result of each. */
 import * as React from 'react';
 
-import { Result, each } from '../model/batch';
+import { Result, runOnEach } from '../model/batch';
 import { TaskRow } from '../model/types';
 import { verbs } from '../model/format';
 import { Context } from './context';
-import { dependents } from './common';
+import { dependentsNote } from './common';
 
 const LABELS: ReadonlyArray<readonly [string, string]> = [
   ['suspend', 'Suspend'],
@@ -14,26 +14,26 @@ const LABELS: ReadonlyArray<readonly [string, string]> = [
   ['again', 'Submit again']
 ];
 
-/** Buttons for the marked tasks; each does it with those for which it makes sense. */
+/** Buttons for the marked tasks; each applies to the tasks for which the action is possible. */
 export function Batch(props: { context: Context; marked: TaskRow[]; onClear: () => void }): JSX.Element {
   const { context, marked, onClear } = props;
   const { translate } = context;
   const [busy, setBusy] = React.useState(false);
   const [results, setResults] = React.useState<Array<Result<TaskRow>>>([]);
   const [tag, setTag] = React.useState('');
-  const act = async (rows: TaskRow[], verb: string, body: Record<string, unknown>) => {
+  const run = async (rows: TaskRow[], verb: string, body: Record<string, unknown>) => {
     setBusy(true);
-    const one = async (row: TaskRow) => context.store.put(await context.api.verb(row.id, verb, body));
-    // Stopped one by one, the newest first: else the end of one starts the next that waits for it
-    const found = await (verb === 'stop' ? each([...rows].sort((a, b) => b.id - a.id), one, 1) : each(rows, one));
+    const apply = async (row: TaskRow) => context.store.put(await context.api.verb(row.id, verb, body));
+    // Tasks are stopped one by one, the newest first, because the end of a task starts those that wait for it.
+    const found = await (verb === 'stop' ? runOnEach([...rows].sort((a, b) => b.id - a.id), apply, 1) : runOnEach(rows, apply));
     context.store.changed();
     setResults(found);
     setBusy(false);
   };
-  const steer = async (rows: TaskRow[], verb: string, label: string) => {
-    const text = () => translate('{n} tasks end for good.', { n: rows.length }) + dependents(context, rows.map(row => row.id));
+  const confirmAndRun = async (rows: TaskRow[], verb: string, label: string) => {
+    const text = () => translate('{n} tasks end for good.', { n: rows.length }) + dependentsNote(context, rows.map(row => row.id));
     if (verb !== 'stop' || (await context.shell.confirm(translate('Stop the tasks?'), text(), translate(label)))) {
-      await act(rows, verb, verb === 'suspend' ? { hold: true } : {});
+      await run(rows, verb, verb === 'suspend' ? { hold: true } : {});
     }
   };
   return (
@@ -43,7 +43,7 @@ export function Batch(props: { context: Context; marked: TaskRow[]; onClear: () 
         {LABELS.map(([verb, label]) => {
           const rows = marked.filter(row => verbs(row).includes(verb));
           return (
-            <button key={verb} className="hai-button hai-button-small" disabled={busy || !rows.length} onClick={() => void steer(rows, verb, label)}>
+            <button key={verb} className="hai-button hai-button-small" disabled={busy || !rows.length} onClick={() => void confirmAndRun(rows, verb, label)}>
               {translate(label)} {rows.length}
             </button>
           );
@@ -56,7 +56,7 @@ export function Batch(props: { context: Context; marked: TaskRow[]; onClear: () 
         className="hai-actions"
         onSubmit={event => {
           event.preventDefault();
-          void act(marked, 'tag', { add: tag.split(/\s+/).filter(Boolean) });
+          void run(marked, 'tag', { add: tag.split(/\s+/).filter(Boolean) });
         }}
       >
         <input className="hai-input" value={tag} aria-label={translate('Tags to add')} placeholder={translate('Tags to add')} onChange={event => setTag(event.target.value)} />

@@ -1,7 +1,7 @@
 /** Charts of one task: its timeline, and how its node time was used. */
 import * as React from 'react';
 
-import { Bar, bars, runningShare } from '../model/timeline';
+import { Bar, lifeBars, runningShare } from '../model/timeline';
 import { TaskRow } from '../model/types';
 import { span } from '../model/format';
 import { Context, useNow } from './context';
@@ -11,29 +11,29 @@ import { Usage } from './usage';
 const WIDTH = 1000;
 const HEIGHT = 22;
 
-/** Drawn as SVG, so it scales, prints and follows the theme. */
+/** Charts as SVG, which scales, prints and follows the theme. */
 export default function Charts(props: { context: Context; row: TaskRow; detail: any }): JSX.Element {
   const { context, row, detail } = props;
   const now = useNow();
-  const found = bars(row.created ?? now, detail?.runs ?? [], row.finished ?? 0, now);
-  if (found.length === 0) {
+  const bars = lifeBars(row.created ?? now, detail?.runs ?? [], row.finished ?? 0, now);
+  if (bars.length === 0) {
     return <Empty>{context.translate('Nothing to draw yet.')}</Empty>;
   }
-  const share = Math.round(runningShare(found) * 100);
+  const share = Math.round(runningShare(bars) * 100);
   return (
     <div className="hai-tab hai-scroll">
       <section className="hai-card">
         <h3>{context.translate('Life: it ran for {share} % of the time', { share })}</h3>
-        <Life found={found} context={context} />
+        <Life bars={bars} context={context} />
         <Legend context={context} kinds={['waiting', 'starting', 'running']} />
       </section>
       <Usage context={context} row={row} />
-      <Worth goodput={detail?.task?.goodput} context={context} />
+      <Goodput goodput={detail?.task?.goodput} context={context} />
       <section className="hai-card">
         <h3>{context.translate('Runs')}</h3>
         <table className="hai-table">
           <tbody>
-            {found
+            {bars
               .filter(bar => bar.kind === 'running')
               .map(bar => (
                 <tr key={bar.run}>
@@ -50,13 +50,13 @@ export default function Charts(props: { context: Context; row: TaskRow; detail: 
   );
 }
 
-function Life(props: { found: Bar[]; context: Context }): JSX.Element {
-  const first = props.found[0]!.from;
-  const last = props.found[props.found.length - 1]!.to;
+function Life(props: { bars: Bar[]; context: Context }): JSX.Element {
+  const first = props.bars[0]!.from;
+  const last = props.bars[props.bars.length - 1]!.to;
   const scale = WIDTH / Math.max(1, last - first);
   return (
     <svg className="hai-life" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" role="img">
-      {props.found.map(bar => (
+      {props.bars.map(bar => (
         <rect
           key={`${bar.kind}${bar.run}`}
           className={`hai-bar-${bar.kind}`}
@@ -87,7 +87,7 @@ function Legend(props: { kinds: string[]; context: Context }): JSX.Element {
   );
 }
 
-function Worth(props: { goodput: any; context: Context }): JSX.Element | null {
+function Goodput(props: { goodput: any; context: Context }): JSX.Element | null {
   const { goodput, context } = props;
   if (!goodput?.held_seconds) {
     return null;

@@ -1,18 +1,18 @@
-/** A menu of optional columns, and the current use of tasks, requested while the list is visible. */
+/** A menu of optional columns, and the current usage of tasks, which is requested while the list is visible. */
 import * as React from 'react';
 
-import { columns, needsUse } from '../model/columns';
+import { columns, showUsage } from '../model/columns';
 import { TaskRow } from '../model/types';
 import { Point } from '../model/usage';
 import { Context } from './context';
 
-const SECONDS = 20;
-const MOST = 100;
+const REFRESH_SECONDS = 20;
+const MAX_TASKS = 100;
 
-/** A button that opens the choice. */
+/** A button that opens the menu. */
 export function Columns(props: { context: Context; chosen: readonly string[]; onChange: (chosen: string[]) => void }): JSX.Element {
   const { context, chosen, onChange } = props;
-  const toggled = (name: string) => (chosen.includes(name) ? chosen.filter(one => one !== name) : [...chosen, name]);
+  const withToggled = (name: string) => (chosen.includes(name) ? chosen.filter(each => each !== name) : [...chosen, name]);
   const [open, setOpen] = React.useState(false);
   const title = context.translate('Columns');
   return (
@@ -24,7 +24,7 @@ export function Columns(props: { context: Context; chosen: readonly string[]; on
         <div className="hai-columns" role="group" aria-label={title}>
           {columns.map(({ name, label }) => (
             <label key={name} className="hai-check">
-              <input type="checkbox" checked={chosen.includes(name)} onChange={() => onChange(toggled(name))} /> {context.translate(label)}
+              <input type="checkbox" checked={chosen.includes(name)} onChange={() => onChange(withToggled(name))} /> {context.translate(label)}
             </label>
           ))}
         </div>
@@ -33,16 +33,16 @@ export function Columns(props: { context: Context; chosen: readonly string[]; on
   );
 }
 
-/** By task: of the first that run and are listed, while such a column is chosen. */
-export function useUses(context: Context, rows: readonly TaskRow[], chosen: readonly string[]): Record<string, Point> {
-  const [uses, setUses] = React.useState<Record<string, Point>>({});
-  const ids = needsUse(chosen) ? rows.filter(row => row.state === 'RUNNING').slice(0, MOST).map(row => row.id) : [];
+/** Returns the current usage by task, of the first running tasks of the list, while a column shows it. */
+export function useCurrentUsage(context: Context, rows: readonly TaskRow[], chosen: readonly string[]): Record<string, Point> {
+  const [usage, setUsage] = React.useState<Record<string, Point>>({});
+  const ids = showUsage(chosen) ? rows.filter(row => row.state === 'RUNNING').slice(0, MAX_TASKS).map(row => row.id) : [];
   const key = ids.join(',');
   React.useEffect(() => {
-    const loadUses = () => ids.length > 0 && !document.hidden && context.api.uses(ids).then(setUses, () => undefined);
-    void loadUses();
-    const timer = window.setInterval(loadUses, SECONDS * 1000);
+    const loadUsage = () => ids.length > 0 && !document.hidden && context.api.currentUsage(ids).then(setUsage, () => undefined);
+    void loadUsage();
+    const timer = window.setInterval(loadUsage, REFRESH_SECONDS * 1000);
     return () => window.clearInterval(timer);
   }, [key]);
-  return uses;
+  return usage;
 }

@@ -1,7 +1,7 @@
 /** Components that several views share. */
 import * as React from 'react';
 
-import { silence } from '../model/agent_silence';
+import { silenceText } from '../model/agent_silence';
 import { SILENT, stateStyle } from '../model/state_style';
 import { TaskRow } from '../model/types';
 import { status, verbs } from '../model/format';
@@ -18,17 +18,17 @@ export function Status(props: { task: TaskRow; context: Context }): JSX.Element 
   );
 }
 
-/** For how long agents of a task have been silent; nothing where all are heard. */
+/** Says for how long agents of a task have been silent; nothing if all are heard. */
 export function Silent(props: { task: TaskRow; context: Context; now: number }): JSX.Element | null {
   const { task, context, now } = props;
   return task.silent ? (
     <div className="hai-why hai-tone-bad">
-      {silence(context.translate, task.silent, now)}; {context.translate('the program may run on unseen')}
+      {silenceText(context.translate, task.silent, now)}; {context.translate('the program may run on unseen')}
     </div>
   ) : null;
 }
 
-/** The name of a task, which opens its page; with the keyboard too, and in another tab as any link. */
+/** The name of a task as a link to its page; a link also works with the keyboard and in another tab. */
 export function TaskLink(props: { row: Pick<TaskRow, 'id' | 'name'>; context: Context }): JSX.Element {
   const { row, context } = props;
   return (
@@ -51,15 +51,15 @@ export function TaskLink(props: { row: Pick<TaskRow, 'id' | 'name'>; context: Co
 const MARKS: Record<string, string> = { stop: '■', suspend: '‖', resume: '▶', again: '↻' };
 const LABELS: Record<string, string> = { stop: 'Stop', suspend: 'Suspend', resume: 'Resume', again: 'Submit again' };
 
-/** Buttons for what can be done with a task now. */
+/** Buttons for the actions that are possible now. */
 export function Verbs(props: { task: TaskRow; context: Context; words?: boolean }): JSX.Element {
   const { task, context, words } = props;
   const own = context.me()?.user === task.user;
-  const may = (verb: string) => own || (context.me()?.role !== 'USER' && verb !== 'again');
+  const isAllowed = (verb: string) => own || (context.me()?.role !== 'USER' && verb !== 'again');
   return (
     <span className="hai-verbs">
       {verbs(task)
-        .filter(may)
+        .filter(isAllowed)
         .map(verb => (
           <button
             key={verb}
@@ -68,7 +68,7 @@ export function Verbs(props: { task: TaskRow; context: Context; words?: boolean 
             aria-label={`${context.translate(LABELS[verb] ?? verb)} ${task.name}`}
             onClick={event => {
               event.stopPropagation();
-              void steer(context, task, verb);
+              void runVerb(context, task, verb);
             }}
           >
             {words ? context.translate(LABELS[verb] ?? verb) : MARKS[verb]}
@@ -78,12 +78,12 @@ export function Verbs(props: { task: TaskRow; context: Context; words?: boolean 
   );
 }
 
-/** Do it, asking first where it cannot be undone; what comes back is shown at once. */
-export async function steer(context: Context, task: TaskRow, verb: string): Promise<void> {
+/** Runs an action, after a question if it cannot be undone; shows the answer at once. */
+export async function runVerb(context: Context, task: TaskRow, verb: string): Promise<void> {
   const { translate, shell } = context;
   if (verb === 'stop') {
     const text = translate('Task {id} {name} ends for good.', { id: task.id, name: task.name });
-    if (!(await shell.confirm(translate('Stop the task?'), text + dependents(context, [task.id]), translate('Stop')))) {
+    if (!(await shell.confirm(translate('Stop the task?'), text + dependentsNote(context, [task.id]), translate('Stop')))) {
       return;
     }
   }
@@ -97,13 +97,13 @@ export async function steer(context: Context, task: TaskRow, verb: string): Prom
   }
 }
 
-/** How many others wait for the end of these, in a question before that; empty: none. */
-export function dependents(context: Context, ids: readonly number[]): string {
+/** Returns a note about other tasks that wait for these; empty if there are none. */
+export function dependentsNote(context: Context, ids: readonly number[]): string {
   const n = context.store.dependents(ids).length;
   return n ? ` ${context.translate('Tasks that wait for that: {n}.', { n })}` : '';
 }
 
-/** What went wrong, and what to do. */
+/** An error, and what to do about it. */
 export function Failed(props: { error: Error | null; context: Context }): JSX.Element | null {
   if (!props.error) {
     return null;
@@ -117,7 +117,7 @@ export function Failed(props: { error: Error | null; context: Context }): JSX.El
   );
 }
 
-/** Used of allowed, as a bar with the numbers in it. */
+/** A bar that shows how much of a limit is used, with the numbers in it. */
 export function Meter(props: { used: number; of: number; text?: string; calm?: boolean }): JSX.Element {
   const share = props.of > 0 ? Math.min(1, props.used / props.of) : 0;
   return (
@@ -128,13 +128,13 @@ export function Meter(props: { used: number; of: number; text?: string; calm?: b
   );
 }
 
-/** A quiet sentence where there is nothing to show. */
+/** A sentence in the place of an empty list. */
 export function Empty(props: { children: React.ReactNode }): JSX.Element {
   return <div className="hai-empty">{props.children}</div>;
 }
 
-/** In a list of tabs the arrow keys go to the one beside, and round. */
-export function beside(event: React.KeyboardEvent<HTMLElement>): void {
+/** Moves through a list of tabs by arrow keys; after the last tab comes the first. */
+export function switchTabByArrow(event: React.KeyboardEvent<HTMLElement>): void {
   const step = ({ ArrowLeft: -1, ArrowRight: 1 } as Record<string, number>)[event.key] ?? 0;
   const tabs = [...event.currentTarget.querySelectorAll<HTMLElement>('[role=tab]')];
   const at = tabs.indexOf(event.target as HTMLElement);
@@ -145,7 +145,7 @@ export function beside(event: React.KeyboardEvent<HTMLElement>): void {
   }
 }
 
-/** Ask again. */
+/** A button that loads again. */
 export function Reload(props: { context: Context; onClick: () => void }): JSX.Element {
   return (
     <button className="hai-button hai-button-small hai-reload" onClick={props.onClick}>
@@ -154,7 +154,7 @@ export function Reload(props: { context: Context; onClick: () => void }): JSX.El
   );
 }
 
-/** An input with what it is for. */
+/** An input with its label. */
 export function Field(props: { label: string; wide?: boolean; children: React.ReactNode }): JSX.Element {
   return (
     <label className={props.wide ? 'hai-field hai-wide' : 'hai-field'}>

@@ -4,7 +4,7 @@ import * as React from 'react';
 import { Context, useLoaded } from './context';
 import { Failed, Field } from './common';
 
-const BEGIN = { name: 'lab', kind: '', group: '', gpu: 0, memory: 0, environment: '', idle: 0 };
+const DEFAULTS = { name: 'lab', kind: '', group: '', gpu: 0, memory: 0, environment: '', idle: 0 };
 const KINDS: ReadonlyArray<readonly [string, string]> = [
   ['', 'as the group is'],
   ['shared', 'a share of a node'],
@@ -13,10 +13,10 @@ const KINDS: ReadonlyArray<readonly [string, string]> = [
 ];
 
 /** Creates a container; default values are not sent. */
-export function Create(props: { context: Context; onDone: () => void }): JSX.Element {
+export function ContainerForm(props: { context: Context; onDone: () => void }): JSX.Element {
   const { context, onDone } = props;
   const { translate } = context;
-  const [form, setForm] = React.useState(BEGIN);
+  const [form, setForm] = React.useState(DEFAULTS);
   const [failure, setFailure] = React.useState<Error | null>(null);
   const [sending, setSending] = React.useState(false);
   const groups = useLoaded(() => context.api.groups(), []);
@@ -24,7 +24,7 @@ export function Create(props: { context: Context; onDone: () => void }): JSX.Ele
   const send = async () => {
     setSending(true);
     try {
-      context.store.put(await context.api.createContainer(spec(form)));
+      context.store.put(await context.api.createContainer(toSpec(form)));
       context.store.changed();
       onDone();
     } catch (error) {
@@ -95,7 +95,7 @@ export function Create(props: { context: Context; onDone: () => void }): JSX.Ele
   );
 }
 
-function spec(form: typeof BEGIN): object {
+function toSpec(form: typeof DEFAULTS): object {
   return {
     name: form.name,
     ...(form.kind && { kind: form.kind }),

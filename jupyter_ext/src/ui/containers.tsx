@@ -3,16 +3,16 @@ import * as React from 'react';
 
 import { Container, Service } from '../model/api_types';
 import { TaskRow } from '../model/types';
-import { lasting, span, verbs } from '../model/format';
-import { Create } from './container_form';
+import { durationText, span, verbs } from '../model/format';
+import { ContainerForm } from './container_form';
 import { Context, useStore, useLoaded, useNow } from './context';
-import { Empty, Failed, Status, steer, TaskLink } from './common';
+import { Empty, Failed, Status, TaskLink, runVerb } from './common';
 import { AccessCommands } from './access_commands';
 
-const SOON = 2; // seconds until a service that starts is asked again
-const LATER = 30;
+const STARTING_SECONDS = 2; // between two requests while a service starts
+const REFRESH_SECONDS = 30;
 
-/** One's own first; those of others are there because they are shared, or because one oversees all. */
+/** Lists the user's containers, then those of others that are shared or that an operator sees. */
 export function Containers(props: { context: Context }): JSX.Element {
   const { context } = props;
   useStore(context);
@@ -23,7 +23,7 @@ export function Containers(props: { context: Context }): JSX.Element {
   return (
     <div className="hai-tab hai-scroll">
       {creating ? (
-        <Create context={context} onDone={() => setCreating(false)} />
+        <ContainerForm context={context} onDone={() => setCreating(false)} />
       ) : (
         <button className="hai-button" onClick={() => setCreating(true)}>
           {context.translate('New container …')}
@@ -42,20 +42,20 @@ export function Containers(props: { context: Context }): JSX.Element {
 function Card(props: { context: Context; row: TaskRow; mine: boolean }): JSX.Element {
   const { context, row, mine } = props;
   const now = useNow();
-  const [later, setLater] = React.useState<Container | null>(null);
+  const [updated, setUpdated] = React.useState<Container | null>(null);
   const found = useLoaded(() => context.api.container(row.id), [row.version]);
-  const container = later ?? found.value ?? {};
+  const container = updated ?? found.value ?? {};
   const services = container.services ?? [];
   const starting = row.state === 'RUNNING' && services.some(service => serviceState(service) === 'starting');
-  React.useEffect(() => setLater(null), [found.value]);
+  React.useEffect(() => setUpdated(null), [found.value]);
   React.useEffect(() => {
     const again = () => !document.hidden && found.reload();
-    const timer = window.setInterval(again, (starting ? SOON : LATER) * 1000);
+    const timer = window.setInterval(again, (starting ? STARTING_SECONDS : REFRESH_SECONDS) * 1000);
     return () => window.clearInterval(timer);
   }, [starting]);
-  const doing = async (work: Promise<Container>) => {
+  const run = async (work: Promise<Container>) => {
     try {
-      setLater(await work);
+      setUpdated(await work);
     } catch (error) {
       context.shell.fail(error);
     }
@@ -68,34 +68,34 @@ function Card(props: { context: Context; row: TaskRow; mine: boolean }): JSX.Ele
       </div>
       <div className="hai-dim">
         #{row.id} · {mine ? '' : `${row.user} · `}
-        {row.group} · {lasting(row, now)}
+        {row.group} · {durationText(row, now)}
       </div>
       {row.why && <div className="hai-dim">{row.why}</div>}
       <Failed error={found.error} context={context} />
-      <Life context={context} container={container} now={now} />
+      <Lifetime context={context} container={container} now={now} />
       {row.state === 'RUNNING' &&
         services.map(service => (
           <ServiceLine
             key={service.name}
             context={context}
             service={service}
-            onOpen={service.url === container.url ? null : () => void open(context, row.id, service.name)}
-            onAct={mine ? action => void doing(context.api.service(row.id, service.name, action)) : null}
+            onOpen={service.url === container.url ? null : () => void openContainer(context, row.id, service.name)}
+            onAct={mine ? action => void run(context.api.service(row.id, service.name, action)) : null}
           />
         ))}
       {mine && row.state === 'RUNNING' && <AccessCommands context={context} id={row.id} />}
       <div className="hai-actions">
-        <button className="hai-button hai-primary" onClick={() => void open(context, row.id, '')}>
+        <button className="hai-button hai-primary" onClick={() => void openContainer(context, row.id, '')}>
           {context.translate('Open')}
         </button>
-        {mine && <Verbs context={context} row={row} />}
+        {mine && <StopAndStart context={context} row={row} />}
         {mine && container.ends_at && (
-          <button className="hai-button" onClick={() => void doing(context.api.renewContainer(row.id))}>
+          <button className="hai-button" onClick={() => void run(context.api.renewContainer(row.id))}>
             {context.translate('Renew')}
           </button>
         )}
         {mine && (
-          <button className="hai-button" onClick={() => void remove(context, row)}>
+          <button className="hai-button" onClick={() => void deleteContainer(context, row)}>
             {context.translate('Delete')}
           </button>
         )}
@@ -104,8 +104,8 @@ function Card(props: { context: Context; row: TaskRow; mine: boolean }): JSX.Ele
   );
 }
 
-/** Putting it away and bringing it back are what suspending and resuming are for tasks. */
-function Verbs(props: { context: Context; row: TaskRow }): JSX.Element {
+/** Stop and Start, which suspend and resume the task of the container. */
+function StopAndStart(props: { context: Context; row: TaskRow }): JSX.Element {
   const { context, row } = props;
   const labels: Record<string, string> = { suspend: 'Stop', resume: 'Start' };
   return (
@@ -113,7 +113,7 @@ function Verbs(props: { context: Context; row: TaskRow }): JSX.Element {
       {verbs(row)
         .filter(verb => labels[verb])
         .map(verb => (
-          <button key={verb} className="hai-button" onClick={() => void steer(context, row, verb)}>
+          <button key={verb} className="hai-button" onClick={() => void runVerb(context, row, verb)}>
             {context.translate(labels[verb]!)}
           </button>
         ))}
@@ -121,7 +121,7 @@ function Verbs(props: { context: Context; row: TaskRow }): JSX.Element {
   );
 }
 
-function Life(props: { context: Context; container: Container; now: number }): JSX.Element {
+function Lifetime(props: { context: Context; container: Container; now: number }): JSX.Element {
   const { context, container, now } = props;
   const { translate } = context;
   const until = (time: string) => ({ span: span(Date.parse(time) / 1000 - now) });
@@ -185,7 +185,7 @@ function serviceState(service: Service): string {
   return (service.state ?? 'SERVICE_STATE_STARTING').replace('SERVICE_STATE_', '').toLowerCase();
 }
 
-async function open(context: Context, id: number, service: string): Promise<void> {
+async function openContainer(context: Context, id: number, service: string): Promise<void> {
   try {
     context.shell.openLink((await context.api.openContainer(id, service)).link);
   } catch (error) {
@@ -193,7 +193,7 @@ async function open(context: Context, id: number, service: string): Promise<void
   }
 }
 
-async function remove(context: Context, row: TaskRow): Promise<void> {
+async function deleteContainer(context: Context, row: TaskRow): Promise<void> {
   const { translate, shell } = context;
   const text = translate('{name} ends for good, and its files are removed.', { name: row.name });
   if (await shell.confirm(translate('Delete the container?'), text, translate('Delete'))) {

@@ -1,4 +1,4 @@
-/** What every component is given: the board, the way to the server, the language, and what Lab can do for it. */
+/** The context of every component: the store, the server, the language, and the actions of Lab. */
 import * as React from 'react';
 
 import { Api } from '../api';
@@ -9,27 +9,27 @@ import { Feed } from '../model/feed';
 import { Translate } from '../model/language';
 
 export interface Shell {
-  /** Open the page of a task, on one of its tabs; of the log only this rank. */
+  /** Opens the page of a task, on one of its tabs; `rank` selects the log of one rank. */
   openTask(id: number, tab?: string, rank?: string): void;
-  /** A task was chosen in the list; whether its log is shown is a setting. */
-  chose(id: number): void;
-  /** Open the submit dialog for what is on the screen. */
+  /** The user has selected a task in the list; a setting says whether its log is shown. */
+  onSelect(id: number): void;
+  /** Opens the submit dialog for the current document. */
   submit(): void;
-  /** Run one of our commands. */
+  /** Runs a command of the extension. */
   run(command: string): void;
-  /** The keys of a command; empty: none. */
+  /** Returns the keys of a command; empty if there are none. */
   keys(command: string): string;
-  /** Type a command line into a new terminal. */
-  type(command: string): void;
-  /** Ask before something that cannot be undone. */
+  /** Runs a command line in a new terminal. */
+  runInTerminal(command: string): void;
+  /** Asks before an action that cannot be undone. */
   confirm(title: string, text: string, verb: string): Promise<boolean>;
-  /** Tell of a failure. */
+  /** Shows a failure. */
   fail(error: unknown): void;
-  /** The folder that the file browser shows. */
-  folder(): string;
-  /** Show a link in a tab of its own, which cannot reach this page. */
+  /** Returns the folder that the file browser shows. */
+  currentFolder(): string;
+  /** Opens a link in another tab, which cannot reach this page. */
   openLink(link: string): void;
-  /** Open a file of the contents root. */
+  /** Opens a file by its contents path. */
   openFile(path: string): void;
 }
 
@@ -43,11 +43,11 @@ export interface Context {
   me: () => Me | null;
   /** The number of unread messages, and a function that marks them as read. */
   unread: { count: () => number; markRead: () => void };
-  /** Submissions that were begun. */
+  /** Forms that are not submitted yet. */
   drafts: Drafts;
 }
 
-/** Draw again when the board has changed, at most once a frame. */
+/** Draws the component again when the store has changed, at most once per frame. */
 export function useStore(context: Context): number {
   const [count, setCount] = React.useState(0);
   React.useEffect(() => {
@@ -66,7 +66,7 @@ export function useStore(context: Context): number {
   return count;
 }
 
-/** The time in seconds, once a second. */
+/** Returns the time in seconds, updated once a second. */
 export function useNow(): number {
   const [now, setNow] = React.useState(() => Date.now() / 1000);
   React.useEffect(() => {
@@ -82,7 +82,7 @@ export interface Loaded<T> {
   reload: () => void;
 }
 
-/** Ask once, and again on `reload` or when one of `when` has changed. What was there stays while asking. */
+/** Loads once, and again on `reload` or when a dependency changes. The old value stays until the new one arrives. */
 export function useLoaded<T>(load: () => Promise<T>, dependencies: readonly unknown[]): Loaded<T> {
   const [value, setValue] = React.useState<T | null>(null);
   const [error, setError] = React.useState<Error | null>(null);
@@ -90,7 +90,7 @@ export function useLoaded<T>(load: () => Promise<T>, dependencies: readonly unkn
   React.useEffect(() => {
     let current = true;
     load().then(
-      found => current && (setValue(found), setError(null)),
+      loaded => current && (setValue(loaded), setError(null)),
       failure => current && setError(failure)
     );
     return () => {

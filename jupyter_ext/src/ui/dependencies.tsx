@@ -5,13 +5,13 @@ import { TaskRow } from '../model/types';
 import { Context } from './context';
 import { Status, TaskLink } from './common';
 
-const MOST = 20;
+const MAX_LINKS = 20;
 
-export function Order(props: { context: Context; row: TaskRow; detail: any }): JSX.Element | null {
+export function Dependencies(props: { context: Context; row: TaskRow; detail: any }): JSX.Element | null {
   const { context, row, detail } = props;
-  const wanted: Array<{ task: string }> = detail?.task?.spec?.options?.after ?? [];
-  // Those that it still waits for come first; one that was cancelled may have handed on others
-  const before = [...new Set([...(row.awaited ?? []), ...wanted.map(after => Number(after.task))])];
+  const requested: Array<{ task: string }> = detail?.task?.spec?.options?.after ?? [];
+  // Tasks that it still waits for come first. A canceled task may have passed on others.
+  const before = [...new Set([...(row.awaited ?? []), ...requested.map(after => Number(after.task))])];
   const dependents = context.store.dependents([row.id]).map(task => task.id);
   if (!before.length && !dependents.length) {
     return null;
@@ -33,18 +33,18 @@ function Links(props: { context: Context; title: string; ids: readonly number[] 
     <>
       <h3>{title}</h3>
       <ul aria-label={title}>
-        {ids.slice(0, MOST).map(id => (
+        {ids.slice(0, MAX_LINKS).map(id => (
           <li key={id}>
             <Link context={context} id={id} />
           </li>
         ))}
       </ul>
-      {ids.length > MOST && <div className="hai-dim">{context.translate('and {n} more', { n: ids.length - MOST })}</div>}
+      {ids.length > MAX_LINKS && <div className="hai-dim">{context.translate('and {n} more', { n: ids.length - MAX_LINKS })}</div>}
     </>
   );
 }
 
-/** By its number alone where the list does not have it: it has ended long ago, or is somebody else's. */
+/** A link with only the number if the store does not have the task: it ended long ago, or belongs to another user. */
 function Link(props: { context: Context; id: number }): JSX.Element {
   const { context, id } = props;
   const task = context.store.tasks.get(id);

@@ -2,7 +2,7 @@
 import { CodeEditor, IEditorServices } from '@jupyterlab/codeeditor';
 import * as React from 'react';
 
-/** Calls back with each change; later changes of the initial text are ignored. */
+/** Calls `onEdit` at each change; later changes of the initial text are ignored. */
 export function Editor(props: { services: IEditorServices; text: string; onEdit: (text: string) => void }): JSX.Element {
   const host = React.useRef<HTMLDivElement>(null);
   const model = React.useMemo(() => new CodeEditor.Model({ mimeType: 'text/x-yaml' }), []);

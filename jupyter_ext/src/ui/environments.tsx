@@ -1,17 +1,17 @@
-/** The tab of environments: existing ones, a new one, and kernels for them. */
+/** The tab of environments: lists them, creates new ones, and installs kernels. */
 import * as React from 'react';
 
 import { Environment } from '../model/api_types';
 import { Context, useLoaded } from './context';
 import { Empty, Failed, Field, Reload } from './common';
 
-/** Private, public, or the group that it is shown to. */
+/** Returns private, public, or the group that sees the environment. */
 const visibility = (env: Environment): string =>
   env.user_group || env.visibility.replace('ENVIRONMENT_VISIBILITY_', '').toLowerCase();
 
 const stateOf = (env: Environment): string => env.state.replace('ENVIRONMENT_STATE_', '').toLowerCase();
 
-/** An environment in one line, for those who choose one. */
+/** Describes an environment in one line, for a list of choices. */
 export function aboutEnvironment(env: Environment): string {
   const facts = [stateOf(env), env.python_version && `Python ${env.python_version}`, env.parent, visibility(env)];
   return [...facts, env.lock_hash.slice(0, 12)].filter(Boolean).join(' · ');
@@ -21,16 +21,16 @@ export function aboutEnvironment(env: Environment): string {
 export function Environments(props: { context: Context }): JSX.Element {
   const { context } = props;
   const { translate } = context;
-  const found = useLoaded(() => context.api.environments(), [context.store.link.up]);
+  const environments = useLoaded(() => context.api.environments(), [context.store.link.up]);
   const run = (spec: object) =>
-    context.api.environmentCommand(spec).then(answer => context.shell.type(answer.command), context.shell.fail);
+    context.api.environmentCommand(spec).then(answer => context.shell.runInTerminal(answer.command), context.shell.fail);
   const mine = (env: Environment) => env.owner === context.me()?.user;
   return (
     <div className="hai-tab hai-scroll">
-      <Reload context={context} onClick={found.reload} />
-      <Failed error={found.error} context={context} />
-      {found.value?.length === 0 && <Empty>{translate('No environments yet.')}</Empty>}
-      {found.value?.map(env => (
+      <Reload context={context} onClick={environments.reload} />
+      <Failed error={environments.error} context={context} />
+      {environments.value?.length === 0 && <Empty>{translate('No environments yet.')}</Empty>}
+      {environments.value?.map(env => (
         <div className="hai-card" key={`${env.owner}/${env.name}`} title={env.path}>
           <div className="hai-pair">
             <b>{env.name}</b>
@@ -51,13 +51,13 @@ export function Environments(props: { context: Context }): JSX.Element {
           )}
         </div>
       ))}
-      <New context={context} onCreate={run} />
+      <NewEnvironment context={context} onCreate={run} />
     </div>
   );
 }
 
-/** The few things that a new one needs; the rest is `haienv`'s. */
-function New(props: { context: Context; onCreate: (spec: object) => unknown }): JSX.Element {
+/** The form of a new environment; it has only the most important options of `haienv`. */
+function NewEnvironment(props: { context: Context; onCreate: (spec: object) => unknown }): JSX.Element {
   const { translate } = props.context;
   const [open, setOpen] = React.useState(false);
   const [name, setName] = React.useState('');

@@ -1,11 +1,11 @@
 /** Shows why a task waits or has failed, or that its agents are silent. */
 import * as React from 'react';
 
-import { expected } from '../model/start_prediction';
+import { startSentence } from '../model/start_prediction';
 import { Context } from './context';
 
-/** The reason with its numbers, when it will probably start, and what would change that. */
-export function Why(props: { context: Context; why: any; failed: boolean }): JSX.Element {
+/** The reason, the predicted start, and what would change it. */
+export function Explanation(props: { context: Context; why: any; failed: boolean }): JSX.Element {
   const { context, why } = props;
   const start = why.waiting?.predicted_start;
   if (why.silent_ranks?.length) {
@@ -24,7 +24,7 @@ export function Why(props: { context: Context; why: any; failed: boolean }): JSX
     <section className="hai-card hai-why-card">
       <h3>{context.translate('Why it waits')}</h3>
       {why.waiting?.queue_place && <p>{context.translate('Place {n} in the queue.', { n: why.waiting.queue_place })}</p>}
-      {start && <p>{expected(context.translate, start)}</p>}
+      {start && <p>{startSentence(context.translate, start)}</p>}
       <Sentences title={context.translate('In the way')} all={why.constraints} />
       <Sentences title={context.translate('What would help')} all={why.suggestions} />
       <Sentences title={context.translate('Suspended before')} all={why.history} />
@@ -35,22 +35,22 @@ export function Why(props: { context: Context; why: any; failed: boolean }): JSX
 /** The diagnosis of a failed task: what happened, the last lines of the rank, the likely cause, what to try. */
 function Diagnosis(props: { context: Context; why: any }): JSX.Element {
   const { context, why } = props;
-  const found: string[] = why.constraints ?? [];
-  const lines = found.filter(sentence => sentence.startsWith(LINE));
-  const first = found.findIndex(sentence => sentence.startsWith(LINE));
-  const before = found.slice(0, first < 0 ? found.length : first);
+  const sentences: string[] = why.constraints ?? [];
+  const lines = sentences.filter(sentence => sentence.startsWith(LINE));
+  const first = sentences.findIndex(sentence => sentence.startsWith(LINE));
+  const before = sentences.slice(0, first < 0 ? sentences.length : first);
   return (
     <section className="hai-card hai-why-card">
       <h3>{context.translate('Why it failed')}</h3>
       <Sentences all={before} />
       {lines.length > 0 && <pre className="hai-text">{lines.map(line => line.slice(LINE.length)).join('\n')}</pre>}
-      <Sentences all={found.slice(before.length + lines.length)} />
+      <Sentences all={sentences.slice(before.length + lines.length)} />
       <Sentences title={context.translate('What you can do')} all={why.suggestions} />
     </section>
   );
 }
 
-/** Begins the lines of a program among the sentences of a diagnosis. */
+/** The prefix of a program's output lines among the sentences of a diagnosis. */
 const LINE = '| ';
 
 function Sentences(props: { title?: string; all?: string[] }): JSX.Element | null {

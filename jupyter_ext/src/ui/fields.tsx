@@ -2,16 +2,16 @@
 import * as React from 'react';
 
 import { Form } from '../model/form';
-import { level, levels } from '../model/format';
+import { levelName, levels } from '../model/format';
 import { Context, useLoaded } from './context';
 import { aboutEnvironment } from './environments';
 
 interface Props {
   context: Context;
   form: Form;
-  /** As it was before anything was typed. */
-  begun: Form;
-  /** Of what is submitted. */
+  /** The values before the user typed anything. */
+  initial: Form;
+  /** The path of the submitted file. */
   path: string;
   onChange: (form: Form) => void;
 }
@@ -29,9 +29,9 @@ export function Fields(props: Props): JSX.Element {
     <textarea className="hai-input" rows={rows} value={form[key]} onChange={event => set({ [key]: event.target.value })} />
   );
   const field = (key: keyof Form, label: string, input: JSX.Element, wide = false) => (
-    <Marked label={label} wide={wide} context={context} edited={form[key] !== props.begun[key]} onReset={() => set({ [key]: props.begun[key] })}>
+    <ResettableField label={label} wide={wide} context={context} edited={form[key] !== props.initial[key]} onReset={() => set({ [key]: props.initial[key] })}>
       {input}
-    </Marked>
+    </ResettableField>
   );
   const parameters = translate(path.endsWith('.ipynb') ? 'Parameters, one name=value a line' : 'Parameters, one name=value a line (given as --name=value)');
   return (
@@ -51,7 +51,7 @@ export function Fields(props: Props): JSX.Element {
   );
 }
 
-interface MarkedProps {
+interface ResettableFieldProps {
   context: Context;
   label: string;
   wide: boolean;
@@ -60,8 +60,8 @@ interface MarkedProps {
   children: JSX.Element;
 }
 
-/** The button is beside the label, not inside: a label passes every click to its input. */
-function Marked(props: MarkedProps): JSX.Element {
+/** A field that can be reset. The button is outside the label, because a label passes every click to its input. */
+function ResettableField(props: ResettableFieldProps): JSX.Element {
   const { context, label, edited } = props;
   const id = React.useId();
   return (
@@ -100,7 +100,7 @@ function Groups(props: Choice<string> & { context: Context }): JSX.Element {
   );
 }
 
-/** Numbers; the list that opens has the user's unfinished tasks, behind what was typed before. */
+/** Numbers of tasks to wait for; the list offers the user's unfinished tasks. */
 function After(props: Choice<string> & { context: Context }): JSX.Element {
   const { context, id, value, onChange } = props;
   const me = context.me()?.user;
@@ -130,7 +130,7 @@ function Priorities(props: Choice<number>): JSX.Element {
     <select id={props.id} className="hai-input" value={props.value} onChange={event => props.onChange(Number(event.target.value))}>
       {levels.map(([number]) => (
         <option key={number} value={number}>
-          {level(number)}
+          {levelName(number)}
         </option>
       ))}
     </select>

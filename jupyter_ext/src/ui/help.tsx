@@ -4,7 +4,7 @@ import * as React from 'react';
 
 import { Context, useLoaded } from './context';
 
-const DO: ReadonlyArray<readonly [string, string]> = [
+const COMMANDS: ReadonlyArray<readonly [string, string]> = [
   ['hai:submit', 'Submit the file in front: a script, a notebook, a task file'],
   ['hai:submit-cells', 'Submit chosen cells of the notebook in front'],
   ['hai:open-panel', 'Tasks: filter, follow, suspend, resume, stop'],
@@ -28,7 +28,7 @@ const KEYS: ReadonlyArray<readonly [string, string]> = [
   ['Delete', 'stop it, after a question']
 ];
 
-const READ: ReadonlyArray<readonly [string, string]> = [
+const MANUAL_PAGES: ReadonlyArray<readonly [string, string]> = [
   ['first-steps', 'First steps'],
   ['jupyter', 'JupyterLab'],
   ['programs', 'Programs that can be suspended'],
@@ -56,7 +56,7 @@ function Body(props: { context: Context }): JSX.Element {
     <div className="hai-tab hai-scroll hai-help">
       <section className="hai-card">
         <h3>{translate('Do')}</h3>
-        {DO.map(([command, text]) => (
+        {COMMANDS.map(([command, text]) => (
           <div key={command} className="hai-pair">
             <button className="hai-link" onClick={() => shell.run(command)}>
               {translate(text)}
@@ -77,7 +77,7 @@ function Body(props: { context: Context }): JSX.Element {
       {manual && (
         <section className="hai-card">
           <h3>{translate('Read')}</h3>
-          {READ.map(([name, text]) => (
+          {MANUAL_PAGES.map(([name, text]) => (
             <div key={name}>
               <button className="hai-link" onClick={() => shell.openLink(manual.replace('{page}', name))}>
                 {translate(text)}

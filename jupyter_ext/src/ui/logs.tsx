@@ -1,7 +1,7 @@
 /** Shows the live log of a task: the visible part of a bounded buffer. */
 import * as React from 'react';
 
-import { Line, Lines, pieces, search } from '../model/log_lines';
+import { Line, Lines, parsePieces, search } from '../model/log_lines';
 import { CHECK_SECONDS, Heartbeat } from '../model/heartbeat';
 import { LogRow, TaskRow } from '../model/types';
 import { visibleRows } from '../model/visible_rows';
@@ -10,9 +10,9 @@ import { Context } from './context';
 import { useHeight } from './virtual_list';
 import { Empty } from './common';
 
-const ROW = 18;
-const LIMIT = 100_000;
-const FIRST_WAIT = 0.25;
+const ROW_HEIGHT = 18;
+const MAX_LINES = 100_000;
+const FIRST_WAIT_SECONDS = 0.25;
 
 interface Tail {
   lines: Lines;
@@ -20,7 +20,7 @@ interface Tail {
   state: string;
 }
 
-/** The whole log from its beginning, followed while the task lives. */
+/** The whole log from its beginning, followed until the task ends. */
 export default function Logs(props: { context: Context; row: TaskRow; first: string }): JSX.Element {
   const { context, row } = props;
   const [rank, setRank] = React.useState(props.first);
@@ -29,8 +29,8 @@ export default function Logs(props: { context: Context; row: TaskRow; first: str
   const [text, setText] = React.useState('');
   const [at, setAt] = React.useState(0);
   const tail = useTail(context, row.id, rank);
-  const found = React.useMemo(() => search(tail.lines.all, text), [tail.turn, text]);
-  const jump = found.length ? found[((at % found.length) + found.length) % found.length]! : -1;
+  const hits = React.useMemo(() => search(tail.lines.all, text), [tail.turn, text]);
+  const jump = hits.length ? hits[((at % hits.length) + hits.length) % hits.length]! : -1;
   const ranks = Array.from({ length: row.nodes }, (_, i) => String(i));
   return (
     <div className="hai-tab">
@@ -52,10 +52,10 @@ export default function Logs(props: { context: Context; row: TaskRow; first: str
           onChange={event => setText(event.target.value)}
           onKeyDown={event => event.key === 'Enter' && setAt(at + (event.shiftKey ? -1 : 1))}
         />
-        {text && <span className="hai-dim">{found.length}</span>}
+        {text && <span className="hai-dim">{hits.length}</span>}
         <Toggle label={context.translate('Times')} on={times} set={setTimes} />
         <Toggle label={context.translate('Wrap')} on={wrap} set={setWrap} />
-        <a className="hai-button hai-button-small" href={context.api.logFile(row.id)} download>
+        <a className="hai-button hai-button-small" href={context.api.logUrl(row.id)} download>
           {context.translate('Download')}
         </a>
         <span className="hai-dim hai-log-state">{context.translate(tail.state)}</span>
@@ -82,13 +82,13 @@ function Toggle(props: { label: string; on: boolean; set: (on: boolean) => void 
   );
 }
 
-/** One websocket; it is opened again at the last cursor, so nothing is lost or repeated. */
+/** Follows a log over one websocket, which is opened again at the last cursor, so no line is lost or repeated. */
 function useTail(context: Context, id: number, rank: string): Tail {
-  const lines = React.useMemo(() => new Lines(LIMIT), [id, rank]);
+  const lines = React.useMemo(() => new Lines(MAX_LINES), [id, rank]);
   const [tail, setTail] = React.useState({ turn: 0, state: 'Connecting …' });
   React.useEffect(() => {
     let cursor = '';
-    let wait = FIRST_WAIT;
+    let wait = FIRST_WAIT_SECONDS;
     let timer = 0;
     let planned = 0;
     let closed = false;
@@ -113,7 +113,7 @@ function useTail(context: Context, id: number, rank: string): Tail {
           problem = frame.error.message;
           return;
         }
-        wait = FIRST_WAIT;
+        wait = FIRST_WAIT_SECONDS;
         ended = frame.end ?? false;
         cursor = frame.cursor || cursor;
         lines.add(frame.lines as LogRow[]);
@@ -149,7 +149,7 @@ interface ViewProps {
   context: Context;
 }
 
-/** Follows the end until the reader scrolls up, and again once he is back there. */
+/** Follows the end until the user scrolls up, and again after they scroll back to the end. */
 function View(props: ViewProps): JSX.Element {
   const { tail, wrap, times, many, jump, context } = props;
   const box = React.useRef<HTMLDivElement>(null);
@@ -165,11 +165,11 @@ function View(props: ViewProps): JSX.Element {
   React.useEffect(() => {
     if (jump >= 0 && box.current) {
       follows.current = false;
-      box.current.scrollTop = Math.max(0, jump * ROW - height / 2);
+      box.current.scrollTop = Math.max(0, jump * ROW_HEIGHT - height / 2);
     }
   }, [jump]);
-  const { first, end } = wrap ? { first: Math.max(0, all.length - 5000), end: all.length } : visibleRows(top, height, ROW, all.length, 30);
-  const style = wrap ? {} : { height: all.length * ROW, position: 'relative' as const };
+  const { first, end } = wrap ? { first: Math.max(0, all.length - 5000), end: all.length } : visibleRows(top, height, ROW_HEIGHT, all.length, 30);
+  const style = wrap ? {} : { height: all.length * ROW_HEIGHT, position: 'relative' as const };
   return (
     <div
       ref={box}
@@ -178,9 +178,9 @@ function View(props: ViewProps): JSX.Element {
       role="log"
       aria-label={context.translate('Log')}
       onScroll={event => {
-        const it = event.currentTarget;
-        follows.current = it.scrollTop + it.clientHeight >= it.scrollHeight - ROW;
-        setTop(it.scrollTop);
+        const { scrollTop, clientHeight, scrollHeight } = event.currentTarget;
+        follows.current = scrollTop + clientHeight >= scrollHeight - ROW_HEIGHT;
+        setTop(scrollTop);
       }}
     >
       <div style={style}>
@@ -191,7 +191,7 @@ function View(props: ViewProps): JSX.Element {
             times={times}
             many={many}
             marked={first + i === jump}
-            style={wrap ? {} : { position: 'absolute', top: (first + i) * ROW, height: ROW }}
+            style={wrap ? {} : { position: 'absolute', top: (first + i) * ROW_HEIGHT, height: ROW_HEIGHT }}
             run={context.translate('run {n}', { n: line.run })}
           />
         ))}
@@ -212,12 +212,12 @@ interface LineProps {
 const OneLine = React.memo(
   function OneLine(props: LineProps): JSX.Element {
     const { line, times, many } = props;
-    const classes = `hai-line ${props.marked ? 'hai-marked' : ''} ${line.opens ? 'hai-opens' : ''}`;
+    const classes = `hai-line ${props.marked ? 'hai-marked' : ''} ${line.startsRun ? 'hai-opens' : ''}`;
     return (
-      <div className={classes} style={props.style} data-run={line.opens ? props.run : undefined}>
+      <div className={classes} style={props.style} data-run={line.startsRun ? props.run : undefined}>
         {times && <span className="hai-dim">{clock(new Date(line.time * 1000))} </span>}
         {many && <span className="hai-dim">{line.rank}│ </span>}
-        {pieces(line.text).map((piece, i) => (
+        {parsePieces(line.text).map((piece, i) => (
           <span key={i} className={piece.style && `hai-ansi ${piece.style}`}>
             {piece.text}
           </span>

@@ -2,12 +2,12 @@
 import * as React from 'react';
 
 import { TaskRow } from '../model/types';
-import { held, moment, span } from '../model/format';
+import { heldSeconds, moment, span } from '../model/format';
 import { Context, useNow } from './context';
-import { Order } from './dependencies';
+import { Dependencies } from './dependencies';
 import { Failed } from './common';
 import { Ranks } from './ranks';
-import { Why } from './explanation';
+import { Explanation } from './explanation';
 
 export function Overview(props: { context: Context; row: TaskRow; detail: any; error: Error | null }): JSX.Element {
   const { context, row, detail, error } = props;
@@ -17,8 +17,8 @@ export function Overview(props: { context: Context; row: TaskRow; detail: any; e
   return (
     <div className="hai-tab hai-scroll">
       <Failed error={error} context={context} />
-      {detail?.why && <Why context={context} why={detail.why} failed={row.outcome === 'FAILED'} />}
-      <Order context={context} row={row} detail={detail} />
+      {detail?.why && <Explanation context={context} why={detail.why} failed={row.outcome === 'FAILED'} />}
+      <Dependencies context={context} row={row} detail={detail} />
       <section className="hai-card">
         <dl className="hai-dl">
           <dt>{translate('Submitted')}</dt>
@@ -28,7 +28,7 @@ export function Overview(props: { context: Context; row: TaskRow; detail: any; e
           <dt>{translate('Finished')}</dt>
           <dd>{moment(row.finished)}</dd>
           <dt>{translate('Held nodes for')}</dt>
-          <dd>{span(held(row, now))}</dd>
+          <dd>{span(heldSeconds(row, now))}</dd>
           {row.tags && <dt>{translate('Tags')}</dt>}
           {row.tags && <dd>{row.tags.join(', ')}</dd>}
           {advice && <dt>{translate('Advice')}</dt>}
@@ -47,9 +47,9 @@ export function Overview(props: { context: Context; row: TaskRow; detail: any; e
 }
 
 /** Opens the local notebook, or downloads it from the directory of the task first. */
-async function openNotebook(context: Context, id: number, here: string): Promise<void> {
+async function openNotebook(context: Context, id: number, localPath: string): Promise<void> {
   try {
-    context.shell.openFile(here || (await context.api.executed(id)).path);
+    context.shell.openFile(localPath || (await context.api.executed(id)).path);
   } catch (error) {
     context.shell.fail(error);
   }

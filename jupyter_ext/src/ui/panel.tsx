@@ -7,7 +7,7 @@ import { Cluster } from './cluster';
 import { Containers } from './containers';
 import { Context, useStore } from './context';
 import { Environments } from './environments';
-import { beside } from './common';
+import { switchTabByArrow } from './common';
 import { Tasks } from './tasks';
 import { Workspaces } from './workspaces';
 
@@ -28,25 +28,25 @@ const TABS: ReadonlyArray<readonly [string, string]> = [
   ['messages', 'Messages']
 ];
 
-/** Draws only while it is visible; calls back with its tab and filter, which the caller saves. */
+/** Draws only while it is visible; calls `save` with its tab, filter and columns. */
 export class Panel extends ReactWidget {
   constructor(
     private context: Context,
     private state: PanelState,
-    private keep: (state: PanelState) => void
+    private save: (state: PanelState) => void
   ) {
     super();
     this.addClass('hai-panel');
   }
 
-  /** Show a tab. */
+  /** Shows a tab. */
   showTab(tab: string): void {
-    this.bring({ ...this.state, tab });
-    this.keep(this.state);
+    this.restore({ ...this.state, tab });
+    this.save(this.state);
   }
 
-  /** Show what was shown before. */
-  bring(state: PanelState): void {
+  /** Shows a saved state. */
+  restore(state: PanelState): void {
     this.state = { ...this.state, ...state };
     this.update();
   }
@@ -58,7 +58,7 @@ export class Panel extends ReactWidget {
         state={this.state}
         onState={state => {
           this.state = state;
-          this.keep(state);
+          this.save(state);
           this.update();
         }}
       />
@@ -73,7 +73,7 @@ function Body(props: { context: Context; state: PanelState; onState: (state: Pan
   return (
     <div className="hai-body">
       <Header context={context} />
-      <div className="hai-tabs" role="tablist" onKeyDown={beside}>
+      <div className="hai-tabs" role="tablist" onKeyDown={switchTabByArrow}>
         {TABS.map(([id, label]) => (
           <button
             key={id}

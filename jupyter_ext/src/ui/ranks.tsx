@@ -1,7 +1,7 @@
 /** The ranks of a task with their nodes, and the health of selected nodes. */
 import * as React from 'react';
 
-import { silenceOfRank } from '../model/agent_silence';
+import { rankSilenceText } from '../model/agent_silence';
 import { TaskRow } from '../model/types';
 import { Context, useNow } from './context';
 
@@ -13,7 +13,7 @@ interface Props {
 
 export function Ranks(props: Props): JSX.Element | null {
   const { context, row, ranks } = props;
-  const [chosen, setChosen] = React.useState<ReadonlySet<string> | null>(null); // null: nobody wants to choose
+  const [chosen, setChosen] = React.useState<ReadonlySet<string> | null>(null); // null while the user does not select nodes
   const now = useNow();
   if (ranks.length === 0) {
     return null;
@@ -38,7 +38,7 @@ export function Ranks(props: Props): JSX.Element | null {
               <td>{rank.index ?? 0}</td>
               <td>{rank.node}</td>
               <td>{(rank.state ?? '').replace('RANK_STATE_', '')}</td>
-              <td className={rank.silent_since_time ? 'hai-tone-bad' : ''}>{silenceOfRank(context.translate, rank.silent_since_time, now) || (rank.exit_meaning ?? (rank.exit_code === undefined ? '' : `exit ${rank.exit_code}`))}</td>
+              <td className={rank.silent_since_time ? 'hai-tone-bad' : ''}>{rankSilenceText(context.translate, rank.silent_since_time, now) || (rank.exit_meaning ?? (rank.exit_code === undefined ? '' : `exit ${rank.exit_code}`))}</td>
               <td>
                 <button className="hai-button hai-button-small" onClick={() => context.shell.openTask(row.id, 'logs', String(rank.index ?? 0))}>
                   {context.translate('Logs')}
@@ -48,7 +48,7 @@ export function Ranks(props: Props): JSX.Element | null {
           ))}
         </tbody>
       </table>
-      <Check context={context} row={row} nodes={ranks.map(rank => rank.node)} chosen={chosen} onChoose={setChosen} />
+      <NodeCheck context={context} row={row} nodes={ranks.map(rank => rank.node)} chosen={chosen} onChoose={setChosen} />
     </section>
   );
 }
@@ -61,17 +61,17 @@ interface CheckProps {
   onChoose: (chosen: ReadonlySet<string> | null) => void;
 }
 
-/** The task waits for its nodes like any other, so nothing that runs is disturbed. */
-function Check(props: CheckProps): JSX.Element {
+/** Submits a check of the selected nodes. Its task waits for the nodes like any other, so it disturbs no running task. */
+function NodeCheck(props: CheckProps): JSX.Element {
   const { context, row, nodes, chosen, onChoose } = props;
   const { translate, shell, api, store } = context;
   const check = async () => {
     try {
-      const made = await api.checkNodes([...chosen!], row.group ?? '');
-      store.put(made);
+      const task = await api.checkNodes([...chosen!], row.group ?? '');
+      store.put(task);
       store.changed();
       onChoose(null);
-      shell.openTask(made.id, 'logs');
+      shell.openTask(task.id, 'logs');
     } catch (error) {
       shell.fail(error);
     }

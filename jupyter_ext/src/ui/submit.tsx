@@ -4,24 +4,24 @@ import { Dialog, ReactWidget } from '@jupyterlab/apputils';
 import * as React from 'react';
 
 import { Draft, Submission } from '../model/api_types';
-import { EMPTY, Form, asFile, asForm, pairs, same } from '../model/form';
+import { EMPTY, Form, areEqual, parsePairs, toForm, toTaskFile } from '../model/form';
 import { Failure, TaskRow } from '../model/types';
-import { Artifacts, Named } from './artifacts';
+import { Artifacts, MappedArtifacts } from './artifacts';
 import { Changes } from './submission_diff';
 import { Outcome, useCheck } from './validation';
 import { Context, useLoaded } from './context';
 import { Editor } from './editor';
 import { Fields } from './fields';
-import { Failed, Reload, beside } from './common';
+import { Failed, Reload, switchTabByArrow } from './common';
 
 export interface SubmitTarget {
   path: string;
   cells?: string[];
-  /** Save the document; resolves when the file is what is on the screen. */
+  /** Saves the document; resolves when the file has the content of the screen. */
   save: () => Promise<void>;
 }
 
-/** Show the dialog; resolves with the task, or null when it was cancelled. */
+/** Shows the dialog; resolves with the task, or null if the user cancels. */
 export async function submitDialog(
   context: Context,
   services: IEditorServices,
@@ -34,7 +34,7 @@ export async function submitDialog(
       box.task = task;
       dialog.reject();
     }),
-    buttons: [], // those in the body know when they may be pressed
+    buttons: [], // the body has its own buttons, which it can disable
     hasClose: true
   });
   dialog.addClass('hai-dialog');
@@ -71,7 +71,7 @@ function Loading(props: Props): JSX.Element {
     return context.api.draft(target.path, target.cells !== undefined);
   }, [target]);
   if (draft.value) {
-    return <Sheet {...props} draft={draft.value} />;
+    return <SubmitForm {...props} draft={draft.value} />;
   }
   return (
     <div className="hai-form">
@@ -79,7 +79,7 @@ function Loading(props: Props): JSX.Element {
       {!draft.error && context.translate('Loading …')}
       <div className="hai-form-foot">
         {draft.error && <Reload context={context} onClick={draft.reload} />}
-        {/* The focus has to be inside for Escape */}
+        {/* Escape works only while the focus is in the dialog. */}
         <button className="hai-button" autoFocus onClick={() => props.done(null)}>
           {context.translate('Cancel')}
         </button>
@@ -88,44 +88,44 @@ function Loading(props: Props): JSX.Element {
   );
 }
 
-/** Form and task file show the same; the one edited last is submitted, and saved as a draft. */
-function Sheet(props: Props & { draft: Draft }): JSX.Element {
+/** Form and task file show the same values; the one that was edited last is submitted, and saved as a draft. */
+function SubmitForm(props: Props & { draft: Draft }): JSX.Element {
   const { context, target, draft, done } = props;
   const { translate, drafts } = context;
   const key = draft.name;
-  const begun: Form = {
+  const initial: Form = {
     ...EMPTY,
-    ...(draft.begin ? asForm(draft.begin, EMPTY) : {}),
+    ...(draft.begin ? toForm(draft.begin, EMPTY) : {}),
     name: draft.name,
     parameters: draft.parameters.join('\n')
   };
-  const saved = drafts.of(key);
-  const [form, setForm] = React.useState<Form>({ ...begun, ...saved?.form });
+  const saved = drafts.get(key);
+  const [form, setForm] = React.useState<Form>({ ...initial, ...saved?.form });
   const [text, setText] = React.useState<string | null>(saved?.text ?? null);
   const [view, setView] = React.useState(saved?.text ? 'yaml' : 'form');
   const [push, setPush] = React.useState(draft.workspace !== '' && !target.path.endsWith('.ipynb'));
-  const [named, setNamed] = React.useState<Named>({});
+  const [mappedArtifacts, setMappedArtifacts] = React.useState<MappedArtifacts>({});
   const [sending, setSending] = React.useState(false);
   const [failure, setFailure] = React.useState<Failure | null>(null);
-  const edited = text !== null || !same(form, begun);
+  const edited = text !== null || !areEqual(form, initial);
   React.useEffect(() => drafts.put(key, edited ? { form, text } : null), [form, text]);
   const request: Submission = {
     path: target.path,
     cells: target.cells,
-    parameters: plain(pairs(form.parameters)),
-    form: asFile(form, begun),
+    parameters: withoutComments(parsePairs(form.parameters)),
+    form: toTaskFile(form, initial),
     ...(text === null ? {} : { yaml: text })
   };
-  React.useEffect(() => setFailure(null), [form, text, named, push]); // it was of what is not there any more
+  React.useEffect(() => setFailure(null), [form, text, mappedArtifacts, push]); // the failure belongs to the old values
   const check = useCheck(context, request);
   const send = async () => {
     if (sending) {
-      return; // the button is not disabled: it would lose the focus
+      return; // the button is not disabled, because it would lose the focus
     }
     setSending(true);
     setFailure(null);
     try {
-      const task = await context.api.submit({ ...request, draft: draft.draft, artifacts: named, push });
+      const task = await context.api.submit({ ...request, draft: draft.draft, artifacts: mappedArtifacts, push });
       drafts.put(key, null);
       done(task);
     } catch (error) {
@@ -135,19 +135,19 @@ function Sheet(props: Props & { draft: Draft }): JSX.Element {
   };
   const show = (next: string) => {
     if (next === 'form' && text !== null && check.value && !check.value.error?.violations?.length) {
-      setForm(asForm(check.value.spec, form));
+      setForm(toForm(check.value.spec, form));
     }
     setView(next);
   };
   const reset = () => {
-    setForm(begun);
+    setForm(initial);
     setText(null);
     setView('form');
   };
   const tabs = [['form', 'Form'], ['yaml', 'Task file'], ...(draft.changes === null ? [] : [['changes', 'Changes']])];
   return (
-    <div className="hai-form" onKeyDown={stayInside}>
-      <div className="hai-tabs" role="tablist" onKeyDown={beside}>
+    <div className="hai-form" onKeyDown={keepFocusInside}>
+      <div className="hai-tabs" role="tablist" onKeyDown={switchTabByArrow}>
         {tabs.map(([name, label]) => (
           <button key={name} role="tab" className="hai-tab-button" aria-selected={view === name} onClick={() => show(name!)}>
             {translate(label!)}
@@ -163,7 +163,7 @@ function Sheet(props: Props & { draft: Draft }): JSX.Element {
         <Fields
           context={context}
           form={form}
-          begun={begun}
+          initial={initial}
           path={target.path}
           onChange={next => {
             setForm(next);
@@ -173,7 +173,7 @@ function Sheet(props: Props & { draft: Draft }): JSX.Element {
       )}
       {view === 'yaml' && <Editor services={props.services} text={text ?? check.value?.yaml ?? ''} onEdit={setText} />}
       {view === 'changes' && <Changes context={context} text={draft.changes ?? ''} />}
-      {view === 'form' && <Artifacts context={context} named={named} onChange={setNamed} />}
+      {view === 'form' && <Artifacts context={context} mapped={mappedArtifacts} onChange={setMappedArtifacts} />}
       {draft.workspace && (
         <label className="hai-check">
           <input type="checkbox" checked={push} onChange={event => setPush(event.target.checked)} />{' '}
@@ -193,8 +193,8 @@ function Sheet(props: Props & { draft: Draft }): JSX.Element {
   );
 }
 
-/** From its last control Tab goes to the first: Lab's dialogs see to that for buttons of their own only. */
-function stayInside(event: React.KeyboardEvent<HTMLElement>): void {
+/** Moves the focus from the last control to the first; dialogs of Lab do so only for their own buttons. */
+function keepFocusInside(event: React.KeyboardEvent<HTMLElement>): void {
   const controls = [...event.currentTarget.querySelectorAll<HTMLElement>('button, input, select, textarea, [contenteditable=true]')];
   const usable = controls.filter(control => !control.matches(':disabled') && control.tabIndex >= 0);
   const [from, to] = event.shiftKey ? [usable[0], usable.at(-1)] : [usable.at(-1), usable[0]];
@@ -205,7 +205,7 @@ function stayInside(event: React.KeyboardEvent<HTMLElement>): void {
   }
 }
 
-/** `lr = 0.1  # rate` of a notebook's parameters cell as a value. */
-function plain(values: Record<string, string>): Record<string, string> {
+/** Removes comments from values such as `0.1  # rate`, which come from the parameters cell of a notebook. */
+function withoutComments(values: Record<string, string>): Record<string, string> {
   return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, value.replace(/\s+#.*$/, '')]));
 }

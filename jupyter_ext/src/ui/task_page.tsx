@@ -3,10 +3,10 @@ import { ReactWidget } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
 import { TaskRow } from '../model/types';
-import { clock, lasting, level, levels, whose } from '../model/format';
+import { clock, durationText, levelName, levels, runAndRank } from '../model/format';
 import { Context, useStore, useLoaded, useNow } from './context';
 import { Overview } from './overview';
-import { Empty, Failed, Silent, Status, Verbs, beside } from './common';
+import { Empty, Failed, Silent, Status, Verbs, switchTabByArrow } from './common';
 
 const Logs = React.lazy(() => import(/* webpackChunkName: "logs" */ './logs'));
 const Charts = React.lazy(() => import(/* webpackChunkName: "charts" */ './charts'));
@@ -31,13 +31,12 @@ export class TaskPage extends ReactWidget {
     this.addClass('hai-page');
   }
 
-  /** Whose page it is. */
   get task(): number {
     return this.number;
   }
 
-  /** Show a tab of a task; of its log only one rank. */
-  turnTo(id: number, tab: string, rank = ''): void {
+  /** Shows a tab of a task; `rank` selects the log of one rank. */
+  showTask(id: number, tab: string, rank = ''): void {
     this.number = id;
     this.tab = tab;
     this.rank = rank;
@@ -45,7 +44,7 @@ export class TaskPage extends ReactWidget {
   }
 
   protected override render(): JSX.Element {
-    return <Page key={this.number} context={this.context} id={this.number} tab={this.tab} rank={this.rank} onTab={tab => this.turnTo(this.number, tab)} />;
+    return <Page key={this.number} context={this.context} id={this.number} tab={this.tab} rank={this.rank} onTab={tab => this.showTask(this.number, tab)} />;
   }
 }
 
@@ -61,7 +60,7 @@ function Page(props: { context: Context; id: number; tab: string; rank: string; 
   return (
     <div className="hai-page-body">
       <Head context={context} row={row} />
-      <div className="hai-tabs" role="tablist" onKeyDown={beside}>
+      <div className="hai-tabs" role="tablist" onKeyDown={switchTabByArrow}>
         {TABS.map(([name, label]) => (
           <button key={name} role="tab" className="hai-tab-button" aria-selected={tab === name} onClick={() => onTab(name)}>
             {context.translate(label)}
@@ -115,7 +114,7 @@ function Head(props: { context: Context; row: TaskRow }): JSX.Element {
           {row.zone ? `#${row.zone}` : ''}
         </span>
         <Level context={context} row={row} />
-        <span>{lasting(row, now)}</span>
+        <span>{durationText(row, now)}</span>
         {(row.runs ?? 0) > 0 && <span>{context.translate('run {n}', { n: row.runs ?? 0 })}</span>}
       </div>
       <Silent task={row} context={context} now={now} />
@@ -127,7 +126,7 @@ function Head(props: { context: Context; row: TaskRow }): JSX.Element {
 function Level(props: { context: Context; row: TaskRow }): JSX.Element {
   const { context, row } = props;
   if (row.state === 'FINISHED' || context.me()?.user !== row.user) {
-    return <span>{level(row.priority)}</span>;
+    return <span>{levelName(row.priority)}</span>;
   }
   return (
     <select
@@ -151,7 +150,7 @@ async function change(context: Context, row: TaskRow, verb: string, body: Record
   } catch (error) {
     context.shell.fail(error);
   }
-  context.store.changed(); // also after a refusal: the control shows what holds
+  context.store.changed(); // also after a refusal, so that the control shows the real value
 }
 
 function Timeline(props: { events: any[] }): JSX.Element {
@@ -164,7 +163,7 @@ function Timeline(props: { events: any[] }): JSX.Element {
               <td className="hai-dim">{clock(new Date(event.time))}</td>
               <td>{event.actor}</td>
               <td>
-                <b>{event.kind}</b> {whose(event.run, event.rank)}
+                <b>{event.kind}</b> {runAndRank(event.run, event.rank)}
               </td>
               <td>{event.reason}</td>
             </tr>

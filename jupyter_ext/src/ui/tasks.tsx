@@ -1,23 +1,23 @@
 /** The tab of tasks: filter and list. */
 import * as React from 'react';
 
-import { chosen as choose } from '../model/batch';
+import { markedAfterClick } from '../model/batch';
 import { matcher } from '../model/filter';
 import { columnTexts } from '../model/columns';
-import { shortened, silence } from '../model/agent_silence';
+import { silenceText, withoutRank } from '../model/agent_silence';
 import { TaskRow } from '../model/types';
 import { SILENT, stateStyle } from '../model/state_style';
-import { lasting, level, status } from '../model/format';
+import { durationText, levelName, status } from '../model/format';
 import { Batch } from './batch';
-import { Columns, useUses } from './columns';
+import { Columns, useCurrentUsage } from './columns';
 import { Context, useStore, useNow } from './context';
 import { List } from './virtual_list';
-import { Empty, Status, Verbs, steer } from './common';
+import { Empty, Status, Verbs, runVerb } from './common';
 
-/** So many letters of a name are shown always: tasks of a sweep differ at its end. */
-const TAIL = 12;
-const ROW = 46;
-const ROW_WITH_MORE = 62;
+/** This many letters at the end of a name are always visible, because tasks of a sweep differ there. */
+const VISIBLE_TAIL = 12;
+const ROW_HEIGHT = 46;
+const ROW_HEIGHT_WITH_COLUMNS = 62;
 const QUICK: ReadonlyArray<readonly [string, string]> = [
   ['Mine', 'user:me'],
   ['Unfinished', 'state:running,waiting_init,suspended'],
@@ -32,7 +32,7 @@ interface Props {
   onChange: (changed: { filter?: string; columns?: string[] }) => void;
 }
 
-/** What is typed filters as it is typed; the buttons write into the same field. */
+/** Filters while the user types; the buttons write into the same field. */
 export function Tasks(props: Props): JSX.Element {
   const { context, filter, columns, onChange } = props;
   const onFilter = (filter: string) => onChange({ filter });
@@ -42,21 +42,21 @@ export function Tasks(props: Props): JSX.Element {
   const [marks, setMarks] = React.useState<ReadonlySet<number>>(new Set());
   const me = context.me()?.user ?? '';
   const rows = React.useMemo(() => context.store.rows.filter(matcher(filter, me)), [turn, filter, me]);
-  const height = columns.length > 0 ? ROW_WITH_MORE : ROW;
-  const uses = useUses(context, rows, columns);
+  const height = columns.length > 0 ? ROW_HEIGHT_WITH_COLUMNS : ROW_HEIGHT;
+  const usage = useCurrentUsage(context, rows, columns);
   const pick = React.useCallback((id: number) => {
     setChosen(id);
-    context.shell.chose(id);
+    context.shell.onSelect(id);
   }, []);
   const marked = [...marks].flatMap(id => context.store.tasks.get(id) ?? []);
   const latest = React.useRef({ rows, marks, chosen });
   latest.current = { rows, marks, chosen };
   const mark = React.useCallback((id: number, how: 'add' | 'range') => {
     const { rows, marks, chosen } = latest.current;
-    setMarks(choose(rows.map(row => row.id), marks, chosen, id, how));
+    setMarks(markedAfterClick(rows.map(row => row.id), marks, chosen, id, how));
     setChosen(id);
   }, []);
-  const marking = (id: number, key: string) => {
+  const onMarkKey = (id: number, key: string) => {
     const keys: Record<string, () => void> = {
       x: () => mark(id, 'add'),
       'Ctrl+a': () => setMarks(new Set(rows.map(row => row.id))),
@@ -71,9 +71,9 @@ export function Tasks(props: Props): JSX.Element {
       key={rows[i]!.id}
       task={rows[i]!}
       context={context}
-      lasts={lasting(rows[i]!, now)}
-      silent={silentFor(context, rows[i]!, now)}
-      more={columnTexts(columns, rows[i]!, uses[rows[i]!.id])}
+      lasts={durationText(rows[i]!, now)}
+      silent={silenceOf(context, rows[i]!, now)}
+      more={columnTexts(columns, rows[i]!, usage[rows[i]!.id])}
       chosen={isChosen}
       marked={marks.has(rows[i]!.id)}
       top={style.top as number}
@@ -111,7 +111,7 @@ export function Tasks(props: Props): JSX.Element {
       </div>
       {marked.length > 0 && <Batch context={context} marked={marked} onClear={() => setMarks(new Set())} />}
       {rows.length === 0 ? (
-        <Empty>{emptiness(context, filter)}</Empty>
+        <Empty>{emptyText(context, filter)}</Empty>
       ) : (
         <List
           count={rows.length}
@@ -122,7 +122,7 @@ export function Tasks(props: Props): JSX.Element {
           active={elementOf(rows[index]!)}
           onChoose={i => rows[i] && pick(rows[i]!.id)}
           onOpen={i => context.shell.openTask(rows[i]!.id)}
-          onKey={(i, key) => rows[i] !== undefined && (marking(rows[i]!.id, key) || byKey(context, rows[i]!, key))}
+          onKey={(i, key) => rows[i] !== undefined && (onMarkKey(rows[i]!.id, key) || onTaskKey(context, rows[i]!, key))}
         />
       )}
     </div>
@@ -133,7 +133,7 @@ function elementOf(task: TaskRow): string {
   return `hai-task-${task.id}`;
 }
 
-function emptiness(context: Context, filter: string): string {
+function emptyText(context: Context, filter: string): string {
   if (!context.store.complete) {
     return context.translate(context.store.link.reason === 'CONNECTING' ? 'Loading …' : 'Nothing was loaded yet.');
   }
@@ -141,9 +141,9 @@ function emptiness(context: Context, filter: string): string {
   return context.translate(hidden ? 'No task matches the filter.' : 'No tasks yet. Open a file and submit it.');
 }
 
-function byKey(context: Context, task: TaskRow, key: string): boolean {
+function onTaskKey(context: Context, task: TaskRow, key: string): boolean {
   const keys: Record<string, () => void> = {
-    Delete: () => task.state !== 'FINISHED' && void steer(context, task, 'stop'),
+    Delete: () => task.state !== 'FINISHED' && void runVerb(context, task, 'stop'),
     l: () => context.shell.openTask(task.id, 'logs'),
     'Alt+c': () => copyNodes(context, task)
   };
@@ -156,17 +156,17 @@ function copyNodes(context: Context, task: TaskRow): void {
   void navigator.clipboard.writeText(held.map(node => node.name).join(' '));
 }
 
-function silentFor(context: Context, task: TaskRow, now: number): string {
-  return task.silent ? silence(context.translate, shortened(task.silent), now) : '';
+function silenceOf(context: Context, task: TaskRow, now: number): string {
+  return task.silent ? silenceText(context.translate, withoutRank(task.silent), now) : '';
 }
 
-function after(context: Context, awaited: readonly number[]): string {
+function awaitedText(context: Context, awaited: readonly number[]): string {
   const task = awaited.length === 1 ? 'after #{id}' : 'after {n} tasks';
   return awaited.length ? `${context.translate(task, { id: awaited[0]!, n: awaited.length })} · ` : '';
 }
 
-/** A click with Shift marks all from the chosen one on, with Ctrl (or Cmd) this one. */
-function marks(event: React.MouseEvent): 'range' | 'add' | null {
+/** Returns `range` for a click with Shift, `add` for one with Ctrl or Cmd, else null. */
+function markModeOf(event: React.MouseEvent): 'range' | 'add' | null {
   return event.shiftKey ? 'range' : event.ctrlKey || event.metaKey ? 'add' : null;
 }
 
@@ -174,7 +174,7 @@ interface RowProps {
   task: TaskRow;
   context: Context;
   lasts: string;
-  /** For how long agents have been silent; empty: all are heard. */
+  /** For how long agents have been silent; empty if all are heard. */
   silent: string;
   /** Texts of the chosen columns. */
   more: string;
@@ -182,17 +182,17 @@ interface RowProps {
   marked: boolean;
   top: number;
   height: number;
-  /** Decides about the buttons, and is not named. */
+  /** The user, who is not named in the user's own rows. */
   me: string;
   onChoose: (id: number) => void;
-  /** Clicked with Ctrl (or Cmd), or with Shift. */
+  /** A click with Ctrl (or Cmd), or with Shift. */
   onMark: (id: number, how: 'add' | 'range') => void;
 }
 
-/** Drawn again only when something in it has changed, so that scrolling costs what comes into sight. */
+/** A row, which is drawn again only when it has changed; so scrolling costs only the new rows. */
 const Row = React.memo(function Row(props: RowProps): JSX.Element {
   const { task, context } = props;
-  const position = task.place ? `${context.translate('place')} ${task.place} · ` : after(context, task.awaited ?? []);
+  const position = task.place ? `${context.translate('place')} ${task.place} · ` : awaitedText(context, task.awaited ?? []);
   const letters = [...task.name];
   const where = `${task.nodes}×${task.group ?? ''}`;
   return (
@@ -206,7 +206,7 @@ const Row = React.memo(function Row(props: RowProps): JSX.Element {
       data-task={task.id}
       title={`${task.name}\n${props.silent || (task.why ?? '')}`}
       onClick={event => {
-        const how = marks(event);
+        const how = markModeOf(event);
         how ? props.onMark(task.id, how) : props.onChoose(task.id);
       }}
       onDoubleClick={() => context.shell.openTask(task.id)}
@@ -215,14 +215,14 @@ const Row = React.memo(function Row(props: RowProps): JSX.Element {
         <a
           className="hai-name"
           aria-label={task.name}
-          onClick={event => marks(event) || context.shell.openTask(task.id)}
+          onClick={event => markModeOf(event) || context.shell.openTask(task.id)}
         >
           <span>
             {props.marked ? '☑ ' : ''}
             {task.starred ? '★ ' : ''}
-            {letters.slice(0, -TAIL).join('')}
+            {letters.slice(0, -VISIBLE_TAIL).join('')}
           </span>
-          <span>{letters.slice(-TAIL).join('')}</span>
+          <span>{letters.slice(-VISIBLE_TAIL).join('')}</span>
         </a>
         <Verbs task={task} context={context} />
         <Status task={task} context={context} />
@@ -230,7 +230,7 @@ const Row = React.memo(function Row(props: RowProps): JSX.Element {
       <div className="hai-row-foot">
         <span className="hai-number">#{task.id}</span>
         <span>
-          {task.user === props.me ? '' : task.user} {where} {level(task.priority)}
+          {task.user === props.me ? '' : task.user} {where} {levelName(task.priority)}
         </span>
         {props.silent ? (
           <span className="hai-lasting hai-shrinks hai-tone-bad">{props.silent}</span>

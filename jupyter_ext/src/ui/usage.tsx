@@ -2,14 +2,14 @@
 import * as React from 'react';
 
 import { TaskRow } from '../model/types';
-import { Point, pages, picture } from '../model/usage';
+import { Point, chartOf, rankPages } from '../model/usage';
 import { bytes } from '../model/format';
 import { Context, useLoaded, useNow } from './context';
 
 const WIDTH = 1000;
 const HEIGHT = 40;
 const REFRESH_SECONDS = 30;
-const RANKS = 8;
+const PAGE_RANKS = 8;
 
 interface Quantity {
   label: string;
@@ -25,16 +25,16 @@ const QUANTITIES: readonly Quantity[] = [
   { label: 'GPU memory', column: 4, show: bytes }
 ];
 
-/** Nothing where nothing was measured. */
+/** The charts of a task; nothing without measurements. */
 export function Usage(props: { context: Context; row: TaskRow }): JSX.Element | null {
   const { context, row } = props;
   const turn = Math.floor(useNow() / REFRESH_SECONDS);
   const [first, setFirst] = React.useState(0);
-  const found = useLoaded(() => context.api.usage(row.id, first), [row.id, first, turn]).value;
-  if (!found || (found.ranks.length === 0 && first === 0)) {
+  const series = useLoaded(() => context.api.usage(row.id, first), [row.id, first, turn]).value;
+  if (!series || (series.ranks.length === 0 && first === 0)) {
     return null;
   }
-  const { start, end, step, sum } = found;
+  const { start, end, step, sum } = series;
   return (
     <section className="hai-card hai-usage">
       <h3>{context.translate('Use')}</h3>
@@ -42,12 +42,12 @@ export function Usage(props: { context: Context; row: TaskRow }): JSX.Element | 
         <Areas context={context} title={context.translate('all ranks together')} points={sum.points} times={[start, end, sum.step]} />
       )}
       <Pages context={context} ranks={row.nodes} first={first} onChange={setFirst} />
-      {found.ranks.map(one => (
+      {series.ranks.map(rank => (
         <Areas
-          key={`${one.rank}-${one.run}`}
+          key={`${rank.rank}-${rank.run}`}
           context={context}
-          title={context.translate('rank {rank}, run {run}', { rank: one.rank, run: one.run })}
-          points={one.points}
+          title={context.translate('rank {rank}, run {run}', { rank: rank.rank, run: rank.run })}
+          points={rank.points}
           times={[start, end, step]}
         />
       ))}
@@ -57,12 +57,12 @@ export function Usage(props: { context: Context; row: TaskRow }): JSX.Element | 
 
 function Pages(props: { context: Context; ranks: number; first: number; onChange: (first: number) => void }): JSX.Element | null {
   const { context, ranks, first, onChange } = props;
-  if (ranks <= RANKS) {
+  if (ranks <= PAGE_RANKS) {
     return null;
   }
   return (
     <select className="hai-input" aria-label={context.translate('Ranks')} value={first} onChange={event => onChange(Number(event.target.value))}>
-      {pages(ranks, RANKS).map(([from, to]) => (
+      {rankPages(ranks, PAGE_RANKS).map(([from, to]) => (
         <option key={from} value={from}>
           {context.translate('ranks {from} to {to}', { from, to })}
         </option>
@@ -93,17 +93,17 @@ function Areas(props: AreasProps): JSX.Element {
 function Area(props: AreasProps & { quantity: Quantity }): JSX.Element | null {
   const { context, quantity, points, times } = props;
   const [start, end, step] = times;
-  const drawn = picture(points, quantity.column, start, end, step, quantity.top);
-  if (!drawn) {
+  const chart = chartOf(points, quantity.column, start, end, step, quantity.top);
+  if (!chart) {
     return null;
   }
-  const values = { last: quantity.show(drawn.last), mean: quantity.show(drawn.mean) };
+  const values = { last: quantity.show(chart.last), mean: quantity.show(chart.mean) };
   const caption = `${context.translate(quantity.label)}: ${context.translate('{last} now, {mean} in the mean', values)}`;
   return (
     <figure>
       <figcaption>{caption}</figcaption>
       <svg className="hai-life" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" role="img" aria-label={caption}>
-        {drawn.bars.map(bar => (
+        {chart.bars.map(bar => (
           <rect
             key={bar.time}
             className="hai-bar-running"

@@ -5,9 +5,9 @@ import { Check, Submission } from '../model/api_types';
 import { Failure } from '../model/types';
 import { Context } from './context';
 
-const CHECK_AFTER = 300;
+const CHECK_AFTER_MS = 300;
 
-/** Validates the task file on the server, shortly after each change. */
+/** Validates the submission on the server, shortly after each change. */
 export function useCheck(context: Context, request: Submission): { value: Check | null; error: Error | null } {
   const [state, setState] = React.useState<{ value: Check | null; error: Error | null }>({ value: null, error: null });
   const key = JSON.stringify(request);
@@ -18,7 +18,7 @@ export function useCheck(context: Context, request: Submission): { value: Check 
         value => current && setState({ value, error: null }),
         error => current && setState(before => ({ value: before.value, error }))
       );
-    }, CHECK_AFTER);
+    }, CHECK_AFTER_MS);
     return () => {
       current = false;
       window.clearTimeout(timer);
@@ -27,7 +27,7 @@ export function useCheck(context: Context, request: Submission): { value: Check 
   return state;
 }
 
-/** Where it would start or why it would wait, or what is wrong with it. */
+/** Says where the task would start, why it would wait, or what is wrong with it. */
 export function Outcome(props: { context: Context; check: Check | null; error: Error | null; failure: Failure | null }): JSX.Element {
   const failure = props.failure ?? props.check?.error ?? (props.error as unknown as Failure | null);
   if (failure) {

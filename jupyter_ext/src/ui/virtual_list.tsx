@@ -1,7 +1,7 @@
 /** A list that draws only visible rows, so that 10 000 rows cost as much as twenty. */
 import * as React from 'react';
 
-import { reveal, visibleRows } from '../model/visible_rows';
+import { scrollPositionFor, visibleRows } from '../model/visible_rows';
 
 export interface ListProps {
   count: number;
@@ -10,7 +10,7 @@ export interface ListProps {
   /** Draws a row; `style` holds its position. */
   row: (index: number, chosen: boolean, style: React.CSSProperties) => JSX.Element;
   onOpen?: (index: number) => void;
-  /** True: it was for the list. */
+  /** Returns true if it has handled the key. */
   onKey?: (index: number, key: string) => boolean;
   chosen: number;
   /** The id of the chosen row's element, for screen readers. */
@@ -19,7 +19,7 @@ export interface ListProps {
   className?: string;
 }
 
-/** Arrow keys, page keys, Home and End move; Enter opens. */
+/** Arrow keys, page keys, Home and End move the selection; Enter opens the row. */
 export function List(props: ListProps): JSX.Element {
   const { count, rowHeight, chosen } = props;
   const box = React.useRef<HTMLDivElement>(null);
@@ -35,7 +35,7 @@ export function List(props: ListProps): JSX.Element {
     const next = Math.max(0, Math.min(count - 1, index));
     props.onChoose(next);
     if (box.current) {
-      box.current.scrollTop = reveal(next, box.current.scrollTop, height, rowHeight);
+      box.current.scrollTop = scrollPositionFor(next, box.current.scrollTop, height, rowHeight);
     }
   };
   const page = Math.max(1, Math.floor(height / rowHeight) - 1);
@@ -58,7 +58,7 @@ export function List(props: ListProps): JSX.Element {
     } else if (event.key === 'Enter' && chosen >= 0 && chosen < count) {
       props.onOpen?.(chosen);
     } else {
-      props.onKey?.(chosen, named(event)) && event.preventDefault();
+      props.onKey?.(chosen, keyName(event)) && event.preventDefault();
     }
   };
   return (
@@ -77,13 +77,13 @@ export function List(props: ListProps): JSX.Element {
   );
 }
 
-/** x, Delete, Alt+c, Ctrl+a */
-function named(event: React.KeyboardEvent): string {
-  const held = event.altKey ? 'Alt+' : event.ctrlKey || event.metaKey ? 'Ctrl+' : '';
-  return held ? held + event.key.toLowerCase() : event.key;
+/** Returns a name such as x, Delete, Alt+c or Ctrl+a. */
+function keyName(event: React.KeyboardEvent): string {
+  const modifier = event.altKey ? 'Alt+' : event.ctrlKey || event.metaKey ? 'Ctrl+' : '';
+  return modifier ? modifier + event.key.toLowerCase() : event.key;
 }
 
-/** The height of an element, also after it was resized. */
+/** Returns the height of an element, updated when it is resized. */
 export function useHeight(box: React.RefObject<HTMLElement>): number {
   const [height, setHeight] = React.useState(400);
   React.useEffect(() => {

@@ -9,38 +9,38 @@ import { Empty, Failed, Reload } from './common';
 /** Directories that are synced with the cluster. */
 export function Workspaces(props: { context: Context }): JSX.Element {
   const { context } = props;
-  const found = useLoaded(() => context.api.workspaces(), [context.store.link.up]);
+  const status = useLoaded(() => context.api.workspaces(), [context.store.link.up]);
   return (
     <div className="hai-tab hai-scroll">
-      <Folder context={context} onDone={found.reload} />
-      <Reload context={context} onClick={found.reload} />
-      <Failed error={found.error} context={context} />
-      {found.value?.length === 0 && (
+      <Folder context={context} onDone={status.reload} />
+      <Reload context={context} onClick={status.reload} />
+      <Failed error={status.error} context={context} />
+      {status.value?.length === 0 && (
         <Empty>{context.translate('No workspaces. `haiworkspace init` makes one of a directory.')}</Empty>
       )}
-      {found.value?.map(one => (
-        <div className="hai-card" key={one.name} title={one.path}>
+      {status.value?.map(workspace => (
+        <div className="hai-card" key={workspace.name} title={workspace.path}>
           <div className="hai-pair">
-            <b>{one.name}</b>
-            <span className="hai-dim">{context.translate('revision {n}', { n: one.revision })}</span>
+            <b>{workspace.name}</b>
+            <span className="hai-dim">{context.translate('revision {n}', { n: workspace.revision })}</span>
           </div>
           <div className="hai-dim">
-            {context.translate('{n} files', { n: one.files })} · {bytes(Number(one.size_bytes))} ·{' '}
-            {one.update_time ? new Date(one.update_time).toLocaleString() : context.translate('never pushed')}
+            {context.translate('{n} files', { n: workspace.files })} · {bytes(Number(workspace.size_bytes))} ·{' '}
+            {workspace.update_time ? new Date(workspace.update_time).toLocaleString() : context.translate('never pushed')}
           </div>
-          {one.lease?.holder && <div>{context.translate('being written by {who}', { who: one.lease.holder })}</div>}
+          {workspace.lease?.holder && <div>{context.translate('being written by {who}', { who: workspace.lease.holder })}</div>}
         </div>
       ))}
     </div>
   );
 }
 
-/** What could be pushed and pulled here, and the buttons for it. */
+/** What would be pushed and pulled in the open folder, and buttons to do so. */
 function Folder(props: { context: Context; onDone: () => void }): JSX.Element | null {
   const { context, onDone } = props;
   const { translate } = context;
-  const path = context.shell.folder();
-  const found = useLoaded(() => context.api.workspace(path), [path, context.store.link.up]);
+  const path = context.shell.currentFolder();
+  const status = useLoaded(() => context.api.workspace(path), [path, context.store.link.up]);
   const [busy, setBusy] = React.useState('');
   const [failure, setFailure] = React.useState<Error | null>(null);
   const [done, setDone] = React.useState<Sync | null>(null);
@@ -54,13 +54,13 @@ function Folder(props: { context: Context; onDone: () => void }): JSX.Element | 
       setFailure(error as Error);
     }
     setBusy('');
-    found.reload();
+    status.reload();
     onDone();
   };
-  if (found.value && !found.value.name) {
+  if (status.value && !status.value.name) {
     return <p className="hai-dim">{translate('The open folder is in no workspace.')}</p>;
   }
-  const { name, conflicts = [] } = found.value ?? {};
+  const { name, conflicts = [] } = status.value ?? {};
   const buttons: ReadonlyArray<readonly [string, string]> = [
     ['push', 'Push'],
     ['pull', 'Pull'],
@@ -70,10 +70,10 @@ function Folder(props: { context: Context; onDone: () => void }): JSX.Element | 
     <section className="hai-card hai-folder" aria-busy={busy !== ''}>
       <div className="hai-pair">
         <b>{name ? translate('This folder: {name}', { name }) : translate('Loading …')}</b>
-        <Reload context={context} onClick={found.reload} />
+        <Reload context={context} onClick={status.reload} />
       </div>
-      {found.value && <Differences context={context} found={found.value} />}
-      <Failed error={failure ?? found.error} context={context} />
+      {status.value && <Differences context={context} status={status.value} />}
+      <Failed error={failure ?? status.error} context={context} />
       <Conflicts context={context} paths={conflicts} />
       {done && <Done context={context} done={done} />}
       <div className="hai-actions">
@@ -87,9 +87,9 @@ function Folder(props: { context: Context; onDone: () => void }): JSX.Element | 
   );
 }
 
-function Differences(props: { context: Context; found: Sync }): JSX.Element {
+function Differences(props: { context: Context; status: Sync }): JSX.Element {
   const { translate } = props.context;
-  const { uploaded = 0, downloaded = 0, revision = 0, daemon } = props.found;
+  const { uploaded = 0, downloaded = 0, revision = 0, daemon } = props.status;
   const even = uploaded + downloaded === 0;
   return (
     <div className="hai-dim">

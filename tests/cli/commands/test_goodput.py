@@ -6,7 +6,7 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from hai.v1.task_pb2 import Goodput
-from hai_tui.views.goodput import sentences
+from hai_tui.views.goodput import goodput_sentences
 
 KNOWN = Goodput(
     share=0.5,
@@ -56,8 +56,8 @@ def changed(**fields: object) -> Goodput:
 def test_what_the_time_of_a_task_was_worth_in_sentences(
     goodput: Goodput, line: int, says: str
 ) -> None:
-    assert list(sentences(goodput, 1000.0))[line] == says
+    assert list(goodput_sentences(goodput, 1000.0))[line] == says
 
 
 def test_a_task_that_held_no_nodes_says_nothing() -> None:
-    assert list(sentences(Goodput(note="save"), 1000.0)) == []
+    assert list(goodput_sentences(Goodput(note="save"), 1000.0)) == []

@@ -8,11 +8,11 @@ import pytest
 
 from hai.v1.policy_pb2 import GroupEffect, SchedulingPolicy, TaskChange, TaskChanges
 from hai_tui.views.nodes import effect_lines
-from hai_tui.views.policy import NAMES, policy_of, settings_of
+from hai_tui.views.policy import SETTING_HINTS, parse_policy, settings_text
 
 
 def test_every_setting_of_the_contract_can_be_typed() -> None:
-    assert list(NAMES) == list(SchedulingPolicy.DESCRIPTOR.fields_by_name)
+    assert list(SETTING_HINTS) == list(SchedulingPolicy.DESCRIPTOR.fields_by_name)
 
 
 @pytest.mark.parametrize(
@@ -30,14 +30,14 @@ def test_every_setting_of_the_contract_can_be_typed() -> None:
 )
 def test_what_is_typed_is_shown_again(typed: str, value: object) -> None:
     name, _, written = typed.partition("=")
-    policy = policy_of([(name, written)])
+    policy = parse_policy([(name, written)])
     assert getattr(policy, name) == value
-    assert settings_of(policy) == {name: written}
+    assert settings_text(policy) == {name: written}
 
 
 @pytest.mark.parametrize("written", ["none", "HIGH:LOW:30m", "HIGH:LOW:30m,NORMAL:LOW:1.5"])
 def test_demotions(written: str) -> None:
-    assert settings_of(policy_of([("demotion", written)])) == {"demotion": written}
+    assert settings_text(parse_policy([("demotion", written)])) == {"demotion": written}
 
 
 def changes(*ids: int, count: int = 0) -> TaskChanges:

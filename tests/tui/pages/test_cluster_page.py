@@ -16,7 +16,7 @@ from hai_tui.cluster.model import CONDITION_STYLES, NodeModel, condition, per_ho
 from hai_tui.cluster.tree import branches
 from hai_tui.cluster.usage import node_style
 from hai_tui.formatting.charts import area
-from hai_tui.views.node_labels import edited
+from hai_tui.views.node_labels import parse_edited_labels
 
 
 def node(name: str, *users: str, group: str = "default", zone: str = "", **more: object) -> Node:
@@ -174,7 +174,7 @@ async def test_a_node_is_taken_out_of_service_and_back(server, drive) -> None:
 def test_what_was_done_to_a_line_of_labels(
     had: dict[str, str], line: str, labels: dict[str, str], remove: list[str]
 ) -> None:
-    change = edited(node("a", labels=had), line)
+    change = parse_edited_labels(node("a", labels=had), line)
     assert (change.labels, list(change.remove)) == (labels, remove)
 
 
@@ -268,7 +268,7 @@ async def test_a_node_says_who_is_on_it_and_who_waits(server, drive, submit, cli
 async def test_a_page_asks_nothing_while_another_lies_over_it(
     server, drive, submit, client, monkeypatch, page, before, after
 ) -> None:
-    monkeypatch.setattr("hai_tui.screens.resource._LIVE_SECONDS", 0.0)
+    monkeypatch.setattr("hai_tui.screens.resource._RELOAD_SECONDS", 0.0)
     start = page.format((await client.nodes.list())[0].name)
     async with drive(server.profile, start=start, size=(120, 30)) as tui:
         await tui.shows(before)

@@ -73,7 +73,7 @@ async def test_a_shell_has_the_screen_and_gives_it_back(
         ran.append(command)
         return subprocess.CompletedProcess(command, 3)
 
-    monkeypatch.setattr("hai_tui.screens.task.shell.subprocess.run", run)
+    monkeypatch.setattr("hai_tui.screens.task.task_page.subprocess.run", run)
     task = await submit("train")
     async with drive(server.profile, size=(120, 30), start=f"task {task.id} ranks") as tui:
         monkeypatch.setattr(tui.app, "suspend", nullcontext)

@@ -222,7 +222,7 @@ async def test_keys_in_a_field_are_done_in_the_order_in_which_they_come(server, 
         assert tui.app.screen.form.value("spec.entrypoint") == "c"
         assert tui.app.screen.form.value("spec.parameters") == "b"
         await tui.press("f2")
-        area = tui.app.screen.area
+        area = tui.app.screen.yaml_area
         await tui.until(lambda: area.has_focus)
         tui.types("pagedown", *"# ab", "backspace", "c")
         await tui.until(lambda: "# ac" in area.text)

@@ -186,7 +186,7 @@ async def test_search_goes_beyond_what_is_held(server, drive, ended) -> None:
         await tui.shows("line 29990")
         await tui.press("n")
         await tui.press("n")
-        assert page(tui).pane.view.here.text.startswith("line 29992")
+        assert page(tui).pane.view.current_hit.text.startswith("line 29992")
 
 
 async def test_a_filter_shows_only_what_passes(server, drive, ended) -> None:

@@ -137,7 +137,7 @@ async def test_what_comes_while_a_page_closes_is_left_out(drive) -> None:
         page = tui.app.screen
         tui.app.back()
         for _ in range(200):  # its parts go one by one meanwhile
-            page._filtered()
+            page._apply_filter()
             page.status("late")
             page.refresh_frame()
             await asyncio.sleep(0)

@@ -72,14 +72,14 @@ async def test_a_quota_is_set_changed_and_deleted(server, drive, client, user) -
 async def test_a_list_that_is_not_all_of_it_says_so(server, drive, submit, monkeypatch) -> None:
     for name in ("a", "b"):
         await submit(name, nodes=2)
-    queue = replace(resources()["queue"], most=1)
+    queue = replace(resources()["queue"], limit=1)
     monkeypatch.setitem(resources(), "queue", queue)
     async with drive(server.profile, start="queue") as tui:
         await tui.shows("the first 1, no more are listed")
 
 
 def test_what_a_server_names_of_its_queue_is_known() -> None:
-    assert resources()["queue"].most == QUEUE_TASKS
+    assert resources()["queue"].limit == QUEUE_TASKS
 
 
 async def test_what_is_typed_before_a_form_has_opened_is_in_it(server, drive) -> None:
@@ -251,7 +251,7 @@ def test_answers_note_all_that_is_wrong(values: dict[str, str], wrong: list[str]
     answers.number("n")
     answers.flag("f")
     answers.choice("c", ("a", "b"))
-    assert sorted(answers.wrong) == wrong
+    assert sorted(answers.errors) == wrong
 
 
 async def test_what_the_server_refuses_stands_in_the_place_of_the_list(

@@ -36,54 +36,54 @@ def test_every_line_has_a_name() -> None:
 def test_a_line_of_the_form_is_a_line_of_the_yaml(
     path: str, value: str | list[str], line: str
 ) -> None:
-    changed = drafts.change(drafts.write(drafts.first()), path, value)
+    changed = drafts.set_field(drafts.draft_of(drafts.initial_spec()), path, value)
     assert changed.violations == ()
     assert line in changed.text
     assert changed.spec is not None
-    again = drafts.values(drafts.read(changed.text).spec or TaskSpec())
+    again = drafts.field_values(drafts.read_draft(changed.text).spec or TaskSpec())
     assert again[path] == ("9000" if path == "options.time_limit" else value)
 
 
 def test_what_can_not_be_read_is_said_of_its_line_and_changes_nothing() -> None:
-    before = drafts.write(drafts.first())
-    after = drafts.change(before, "resource.node_count", "many")
+    before = drafts.draft_of(drafts.initial_spec())
+    after = drafts.set_field(before, "resource.node_count", "many")
     assert [v.field for v in after.violations] == ["resource.node_count"]
     assert after.text == before.text
 
 
 def test_a_field_that_cannot_be_read_stays_wrong_while_others_change() -> None:
-    wrong = drafts.change(drafts.write(drafts.first()), "resource.node_count", "many")
-    wrong = drafts.change(wrong, "options.after", ["fit"])
-    after = drafts.change(wrong, "name", "other")
+    wrong = drafts.set_field(drafts.draft_of(drafts.initial_spec()), "resource.node_count", "many")
+    wrong = drafts.set_field(wrong, "options.after", ["fit"])
+    after = drafts.set_field(wrong, "name", "other")
     assert "name: other" in after.text
     assert [v.field for v in after.violations] == ["resource.node_count", "options.after[0]"]
-    mended = drafts.change(after, "options.after", ["7"])
-    assert drafts.change(mended, "resource.node_count", "2").violations == ()
+    mended = drafts.set_field(after, "options.after", ["7"])
+    assert drafts.set_field(mended, "resource.node_count", "2").violations == ()
 
 
 def test_which_rules_a_draft_breaks_is_known_without_a_server() -> None:
     text = "version: 2\nname: x(\nspec: {entrypoint: a.py}\nresource: {node_count: 0}\n"
-    read = drafts.read(text)
+    read = drafts.read_draft(text)
     assert read.spec is not None, "the form still shows it"
-    assert [each.field for each in read.broken()] == ["name", "resource.node_count"]
-    mended = drafts.change(drafts.change(read, "name", "x"), "resource.node_count", "2")
-    assert mended.broken() == ()
+    assert [each.field for each in read.find_violations()] == ["name", "resource.node_count"]
+    mended = drafts.set_field(drafts.set_field(read, "name", "x"), "resource.node_count", "2")
+    assert mended.find_violations() == ()
 
 
 def test_which_tasks_go_first_is_read_a_line_each() -> None:
     spec = TaskSpec()
-    assert list_fields.put(spec, "options.after", ["", " 12 : failed ", "7"]) == ()
-    assert list_fields.rows(spec, "options.after") == ["12:failed", "7"]
-    wrong = list_fields.put(spec, "options.after", ["1", "fit", "2:fail"])
+    assert list_fields.set_lines(spec, "options.after", ["", " 12 : failed ", "7"]) == ()
+    assert list_fields.get_lines(spec, "options.after") == ["12:failed", "7"]
+    wrong = list_fields.set_lines(spec, "options.after", ["1", "fit", "2:fail"])
     assert [v.field for v in wrong] == ["options.after[1]", "options.after[2]"]
-    assert list_fields.rows(spec, "options.after") == ["12:failed", "7"]
-    assert list_fields.paths("options.after", ["", "7"]) == ["", "options.after[0]"]
+    assert list_fields.get_lines(spec, "options.after") == ["12:failed", "7"]
+    assert list_fields.violation_paths("options.after", ["", "7"]) == ["", "options.after[0]"]
     unknown = Violation("task.options.after[1].task", "there is no task 99")
     assert drafts.field_of(unknown) == "options.after[1]"
 
 
 def test_wrong_yaml_has_lines() -> None:
-    broken = drafts.read("version: 2\nname: x\nresource:\n  nodes: 3\n")
+    broken = drafts.read_draft("version: 2\nname: x\nresource:\n  nodes: 3\n")
     assert broken.spec is None
     assert any(v.line == 4 for v in broken.violations)
 
@@ -93,7 +93,7 @@ def test_wrong_yaml_has_lines() -> None:
     [pytest.param("train", "train-2", id="first"), pytest.param("train-9", "train-10", id="next")],
 )
 def test_the_same_again_has_a_name_of_its_own(name: str, next_name: str) -> None:
-    assert drafts.again(TaskSpec(name=name)).name == next_name
+    assert drafts.resubmission_of(TaskSpec(name=name)).name == next_name
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_violations_find_their_lines(path: str, field: str) -> None:
 )
 def test_a_service_is_a_line(line: str, service: ServiceSpec) -> None:
     spec = TaskSpec()
-    assert list_fields.put(spec, "services", ["", line, " "]) == ()
+    assert list_fields.set_lines(spec, "services", ["", line, " "]) == ()
     assert list(spec.services) == [service]
 
 
@@ -155,13 +155,13 @@ _words = st.text("abl80-= ", max_size=12).map(str.strip)
 )
 def test_the_lines_of_services_read_back(services: list[ServiceSpec]) -> None:
     spec = TaskSpec(services=services)
-    list_fields.put(spec, "services", list_fields.rows(spec, "services"))
+    list_fields.set_lines(spec, "services", list_fields.get_lines(spec, "services"))
     assert list(spec.services) == services
 
 
 def test_a_variable_stands_there_once() -> None:
-    before = drafts.write(drafts.first())
-    after = drafts.change(before, "spec.environments", ["A=1", "", "A=2"])
+    before = drafts.draft_of(drafts.initial_spec())
+    after = drafts.set_field(before, "spec.environments", ["A=1", "", "A=2"])
     assert [v.field for v in after.violations] == ["spec.environments[A]"]
     assert after.text == before.text
 
@@ -178,7 +178,7 @@ async def test_variables_and_services_have_a_line_each(server, drive, submit, cl
         await tui.shows("port: 99999", "✗ must be from 1 to 65535", "1 to correct")
         await tui.press("home", *["right"] * 11, *["delete"] * 5, *"6006")
         await tui.shows("port: 6006", "✓ ")
-        area = tui.app.screen.area
+        area = tui.app.screen.yaml_area
         area.load_text(
             area.text.replace("SEED: '7'", "SEED: '8'").replace("name: board", "name: b")
         )
@@ -225,9 +225,9 @@ async def test_the_yaml_follows_each_key_also_while_a_field_is_wrong(server, dri
         await tui.shows("train-2", "✓ ")
         for key, shown in (("x", "name: train-2x"), ("y", "name: train-2xy")):
             await tui.press(key)
-            assert shown in tui.app.screen.area.text
+            assert shown in tui.app.screen.yaml_area.text
         await tui.press(*["tab"] * 6, "ctrl+u", "z", *["shift+tab"] * 6, "q")
-        assert "name: q\n" in tui.app.screen.area.text
+        assert "name: q\n" in tui.app.screen.yaml_area.text
         await tui.shows("✗ must be a whole number", "1 to correct")
         await tui.press("ctrl+s")
         await tui.shows("correct first what is marked")
@@ -252,7 +252,7 @@ async def test_the_yaml_fills_the_form(server, drive, submit) -> None:
     async with drive(server.profile, start="submit", size=(140, 40)) as tui:
         await tui.shows("train-2", "✓ ")
         await tui.press("f2")
-        area = tui.app.screen.area
+        area = tui.app.screen.yaml_area
         area.load_text(area.text.replace("train-2", "bert"))
         await tui.until(lambda: tui.app.screen.form.value("name") == "bert")
         area.load_text(area.text + "nonsense: 1\n")

@@ -15,7 +15,7 @@ from hai.v1.task_pb2 import (
     Run,
 )
 from hai.v1.task_spec_pb2 import AfterSpec, OptionsSpec
-from hai_tui.screens.task.text import run_end
+from hai_tui.screens.task.text import run_end_text
 from hai_tui.tasks.descriptions import likely_cause
 
 
@@ -62,10 +62,10 @@ def test_likely_causes(code: int, lines: list[str], told: str) -> None:
 
 
 def test_every_bit_of_a_stop_code_has_a_name() -> None:
-    assert run_end(Run(stop_code=16 + 16384)) == "INTERRUPT+NODE_FAILURE"
-    assert run_end(Run(stop_code=0)) == ""
-    assert run_end(Run(stop_code=4)) == "4"
-    assert run_end(Run(stop_code=sum(STOP_CODES))).count("+") == len(STOP_CODES) - 1
+    assert run_end_text(Run(stop_code=16 + 16384)) == "INTERRUPT+NODE_FAILURE"
+    assert run_end_text(Run(stop_code=0)) == ""
+    assert run_end_text(Run(stop_code=4)) == "4"
+    assert run_end_text(Run(stop_code=sum(STOP_CODES))).count("+") == len(STOP_CODES) - 1
 
 
 async def test_a_failed_task_says_which_rank_why_and_what_next(

@@ -104,7 +104,7 @@ async def test_what_can_not_be_shown_is_told_once_and_not_over_other_pages(
             asked.append(points)
             raise NotFound("there is no group 'nosuch'")
 
-        view._failed, view._load = told.append, ask
+        view._on_error, view._load = told.append, ask
         await tui.until(lambda: len(asked) > 3)
         assert len(told) == 1
         tui.app.goto("quotas")

@@ -105,9 +105,11 @@ async def complete_ports(client: Client, incomplete: str) -> Pairs:
 
 @_ask_server
 async def complete_artifacts(client: Client, incomplete: str) -> Pairs:
-    from hai_tui.views.artifacts import reference
+    from hai_tui.views.artifacts import artifact_reference
 
-    return [(reference(artifact), artifact.type) for artifact in await client.artifacts.list()]
+    return [
+        (artifact_reference(artifact), artifact.type) for artifact in await client.artifacts.list()
+    ]
 
 
 @_ask_server

@@ -15,8 +15,8 @@ from hai_tui.cluster.model import CONDITION_STYLES, condition
 from hai_tui.formatting.table import printable
 from hai_tui.formatting.values import local
 from hai_tui.i18n import text
-from hai_tui.views.node_labels import labels_of
-from hai_tui.views.silent_agents import silent_rank
+from hai_tui.views.node_labels import labels_text
+from hai_tui.views.silent_agents import rank_silence_text
 
 Tones = Mapping[str, Style]
 
@@ -56,7 +56,7 @@ def node_card(
         task = f"{tenant.task_id} {tenant.task_name}".rstrip()
         content = text("node.tenant", task=task, user=tenant.user, rank=tenant.rank)
         card.append("\n").append(printable(content))
-        if silent := silent_rank(tenant, now):
+        if silent := rank_silence_text(tenant, now):
             card.append(f" · {silent}", tones[SILENT.tone])
     if len(node.tenants) > tenants:
         card.append("\n").append(text("node.more", count=len(node.tenants) - tenants), "dim")
@@ -78,6 +78,6 @@ def facts(node: Node) -> Sequence[str]:
     if node.topology:
         lines.append(text("node.topology", path=" / ".join(node.topology)))
     if node.labels:
-        lines.append(printable(text("node.labels", labels=labels_of(node))))
+        lines.append(printable(text("node.labels", labels=labels_text(node))))
     lines.append(text("node.since", time=local(node.update_time)))
     return lines

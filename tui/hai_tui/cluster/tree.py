@@ -11,7 +11,7 @@ from hai_tui.cluster.layout import natural
 from hai_tui.cluster.model import CONDITION_STYLES, condition
 from hai_tui.formatting.cells import Cell
 from hai_tui.i18n import text
-from hai_tui.views.silent_agents import silent_rank
+from hai_tui.views.silent_agents import rank_silence_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def _node_branch(node: Node, user: str) -> Branch:
 
 def _tenant_branch(node: Node, tenant: NodeTenant, now: float) -> Branch:
     task = f"{tenant.task_id} {tenant.task_name}".rstrip()
-    silent = silent_rank(tenant, now)
+    silent = rank_silence_text(tenant, now)
     content = "  ".join(filter(None, (f"{task} ({tenant.user})", f"rank {tenant.rank}", silent)))
     depth = 3 if node.zone else 2
     key = f"t/{node.name}/{tenant.task_id}/{tenant.rank}"

@@ -1,1 +1,1 @@
-"""What streams say, as values: models that apply changes, and the pumps that fill them."""
+"""Streams of the server and what they say, as values: a stream that reconnects, and models that apply its answers."""

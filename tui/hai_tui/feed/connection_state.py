@@ -1,4 +1,4 @@
-"""How things stand between us and the server, and since when what is shown may be old."""
+"""The state of the connection to the server, and since when the screen may be out of date."""
 
 from __future__ import annotations
 
@@ -14,32 +14,30 @@ from hai_tui.i18n import text
 
 
 class Phase(StrEnum):
-    """Where the connection stands."""
-
     CONNECTING = "connecting"
     LIVE = "live"
     LOST = "lost"
-    REFUSED = "refused"  # it answers, but not to us
+    REFUSED = "refused"  # the server answers, but refuses this caller
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionState:
-    """What the header and the banner show. Times are of the app's clock."""
+    """The state that the header and the banner show. Times are those of the app's clock."""
 
     server: str
     phase: Phase = Phase.CONNECTING
-    last_answer_at: float = 0.0  # last answer; 0: never
+    last_answer_at: float = 0.0  # 0 if the server has never answered
     retry_at: float = 0.0
     error: str = ""
-    hint: str = ""  # what to do about it
+    hint: str = ""  # what the user can do about the error
 
     @property
     def live(self) -> bool:
-        """True when what is shown is as fresh as the server's last change."""
+        """Return whether the app receives every change at once."""
         return self.phase is Phase.LIVE
 
     def banner(self, now: float) -> str:
-        """The sentence above a page; empty while all is well."""
+        """Return the sentence above a page; empty while the connection is live."""
         if self.live:
             return ""
         facts = {
@@ -60,7 +58,7 @@ class ConnectionState:
 
 
 class Link:
-    """The state, who wants to know of it, and the bell that ends a wait early."""
+    """Holds the connection state, notifies listeners of changes, and lets the user end a wait for the next retry."""
 
     def __init__(self, server: str, clock: Callable[[], float]) -> None:
         self.state = ConnectionState(server)
@@ -69,11 +67,11 @@ class Link:
         self._wakeup = asyncio.Event()
 
     def listen(self, listener: Callable[[ConnectionState], None]) -> None:
-        """Call it at each change."""
+        """Call the listener at each change."""
         self._listeners.append(listener)
 
     def mark_live(self) -> None:
-        """The server has answered."""
+        """Record that the server has answered."""
         was_live = self.state.live
         self.state = replace(
             self.state,
@@ -87,11 +85,11 @@ class Link:
             self._notify()
 
     def mark_lost(self, error: HaiError, retry_in: float) -> None:
-        """Nobody answers; the next try comes in so many seconds."""
+        """Record that the server does not answer, and when the next attempt comes."""
         self._change(Phase.LOST, error, retry_in)
 
     def mark_refused(self, error: HaiError) -> None:
-        """It answers that we may not."""
+        """Record that the server refuses the caller."""
         self._change(Phase.REFUSED, error, 0.0)
 
     def _change(self, phase: Phase, error: HaiError, retry_in: float) -> None:
@@ -109,12 +107,12 @@ class Link:
             listener(self.state)
 
     def retry_now(self) -> None:
-        """End every wait before a retry."""
+        """End every wait for a retry."""
         self._wakeup.set()
         self._wakeup = asyncio.Event()
 
     async def wait(self, seconds: float | None) -> None:
-        """Wait before a retry; None: until somebody rings."""
+        """Wait before a retry; None waits until `retry_now` is called."""
         try:
             async with asyncio.timeout(seconds):
                 await self._wakeup.wait()

@@ -1,4 +1,4 @@
-"""Combines many small changes into few repaints: the first at once, the others together."""
+"""Combines many changes into few repaints: the first is painted at once, the following ones together."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class Debouncer:
-    """Hands ids over at most once in so many seconds; none is lost."""
+    """Passes ids to a callback, at most once per interval. No id is lost."""
 
     def __init__(
         self,
@@ -16,23 +16,23 @@ class Debouncer:
     ) -> None:
         self._callback, self._seconds, self._schedule = callback, seconds, schedule
         self._ids: set[int] = set()
-        self._waiting = False
-        self._due = False
+        self._interval_runs = False
+        self._is_due = False
 
     def add(self, ids: set[int]) -> None:
-        """Take ids; an empty set only rings."""
+        """Add ids; an empty set calls the callback, too."""
         self._ids |= ids
-        self._due = True
-        if not self._waiting:
+        self._is_due = True
+        if not self._interval_runs:
             self._deliver()
 
     def _deliver(self) -> None:
-        ids, self._ids, self._due = self._ids, set(), False
-        self._waiting = True
+        ids, self._ids, self._is_due = self._ids, set(), False
+        self._interval_runs = True
         self._schedule(self._seconds, self._on_interval_end)
         self._callback(ids)
 
     def _on_interval_end(self) -> None:
-        self._waiting = False
-        if self._due:
+        self._interval_runs = False
+        if self._is_due:
             self._deliver()

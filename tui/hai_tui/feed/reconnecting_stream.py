@@ -1,4 +1,4 @@
-"""One stream of the server, held open: resumed after each loss, closed when the reader leaves."""
+"""A stream of the server that is opened again after each loss."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from hai_tui.feed.connection_state import Link
 Answer = TypeVar("Answer")
 
 FINAL = (Invalid, NotFound)
-"""Errors that trying again can not mend; they are the reader's to show."""
+"""Errors that a retry cannot mend; they are raised to the reader."""
 
 
 class ReconnectingStream(Generic[Answer]):
-    """Opens a stream, hands its answers over, and opens it again where it broke off.
+    """Opens a stream, passes its answers on, and opens it again where it broke off.
 
-    `open` is asked anew each time, so it resumes from what the reader has by then. It must raise
-    Unreachable at the first loss (`patience=0` with hai.client), so that the link can say so.
+    `open` is called for each attempt, so it can resume after the answers that the reader already has. It must raise
+    Unreachable at the first loss (`patience=0` with hai.client), so that the link can show the loss.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class ReconnectingStream(Generic[Answer]):
         self._link, self._open, self._on_answer = link, open, on_answer
 
     async def run(self) -> None:
-        """Until it is cancelled, or the stream ends by itself. Raises what can not be mended."""
+        """Read until the task is cancelled or the server ends the stream. Raises the errors in FINAL."""
         retry_delays = delays()
         while True:
             try:
@@ -49,7 +49,7 @@ class ReconnectingStream(Generic[Answer]):
 
 
 async def wait_before_retry(link: Link, error: HaiError, seconds: float) -> None:
-    """Say on the link what happened, and wait before the next try."""
+    """Record the error on the link, and wait before the next attempt."""
     if isinstance(error, Unauthenticated | Denied):
         link.mark_refused(error)
         await link.wait(None)

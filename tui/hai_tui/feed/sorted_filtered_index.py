@@ -1,6 +1,6 @@
 """Selects and sorts the items of a list. After a change it evaluates only the changed items. Pure.
 
-Items that the filter hides stay sorted, too, so that another filter only has to select.
+Items that the filter hides stay sorted, too, so that a new filter only has to select.
 """
 
 from __future__ import annotations
@@ -10,74 +10,74 @@ from typing import Any, Generic, Protocol, TypeVar
 
 
 class HasId(Protocol):
-    """Has a number."""
+    """An item with a number."""
 
     @property
-    def id(self) -> int:
-        """Its own."""
+    def id(self) -> int: ...
 
 
 T = TypeVar("T", bound=HasId)
 FilterFunction = Callable[[list[T]], list[T]]
-"""Those of some things that a filter keeps, in their order."""
+"""Returns the items that the filter keeps, in their order."""
 
 
 class SortedFilteredIndex(Generic[T]):
-    """Keeps what each thing is sorted by, and which ones are chosen."""
+    """Keeps the sort key of each item, and which items the filter selects."""
 
     def __init__(self) -> None:
         self._keys: dict[int, Any] = {}
         self._all: list[int] = []
-        self._chosen: set[int] = set()
+        self._selected: set[int] = set()
         self._order: list[int] = []
-        self._key: Callable[[T], Any] = lambda thing: 0
-        self._filter: FilterFunction[T] = lambda things: things
+        self._key: Callable[[T], Any] = lambda item: 0
+        self._filter: FilterFunction[T] = lambda items: items
         self._reverse = False
 
-    def sort_by(self, things: Mapping[int, T], key: Callable[[T], Any], reverse: bool) -> list[int]:
-        """Another order."""
+    def sort_by(self, items: Mapping[int, T], key: Callable[[T], Any], reverse: bool) -> list[int]:
+        """Sort by another key; return the ids in order."""
         self._key, self._reverse = key, reverse
-        self._keys = {id: (key(thing), -id) for id, thing in things.items()}
+        self._keys = {id: (key(item), -id) for id, item in items.items()}
         self._all = list(self._keys)
-        self._chosen = {thing.id for thing in self._filter(list(things.values()))}
+        self._selected = {item.id for item in self._filter(list(items.values()))}
         return self._arrange(order_changed=True)
 
     def set_filter(
         self,
-        things: Mapping[int, T],
+        items: Mapping[int, T],
         filter: FilterFunction[T],
-        left: FilterFunction[T] | None = None,
+        narrower: FilterFunction[T] | None = None,
     ) -> list[int]:
-        """Another filter; where it is narrower than the last one, `left` is what it asks of those that are shown."""
+        """Select by another filter; return the ids in order.
+
+        `narrower`, if given, selects from the items of the previous filter those that the new one keeps.
+        """
         self._filter = filter
-        among, filter_function = (self._all, filter) if left is None else (self._order, left)
-        existing = [thing for thing in map(things.get, among) if thing is not None]
-        self._order = [thing.id for thing in filter_function(existing)]
-        self._chosen = set(self._order)
+        ids, function = (self._all, filter) if narrower is None else (self._order, narrower)
+        existing = [item for item in map(items.get, ids) if item is not None]
+        self._order = [item.id for item in function(existing)]
+        self._selected = set(self._order)
         return self._order
 
-    def update(self, things: Mapping[int, T], changed: Iterable[int]) -> list[int]:
-        """The order after changes of some things, or new ones; of some that changed nothing may be known yet."""
-        changed_things = [things[id] for id in changed if id in things]
-        chosen = {thing.id for thing in self._filter(changed_things)}
+    def update(self, items: Mapping[int, T], changed: Iterable[int]) -> list[int]:
+        """Return the ids in order after some items were changed or added; unknown ids are ignored."""
+        changed_items = [items[id] for id in changed if id in items]
+        selected = {item.id for item in self._filter(changed_items)}
         order_changed = selection_changed = False
-        for thing in changed_things:
-            id, key = thing.id, (self._key(thing), -thing.id)
+        for item in changed_items:
+            id, key = item.id, (self._key(item), -item.id)
             if id not in self._keys:
                 self._all.append(id)
             order_changed = order_changed or self._keys.get(id) != key
-            selection_changed = selection_changed or (id in chosen) is not (id in self._chosen)
+            selection_changed = selection_changed or (id in selected) is not (id in self._selected)
             self._keys[id] = key
-        self._chosen -= {thing.id for thing in changed_things}
-        self._chosen |= chosen
-        return (
+        self._selected -= {item.id for item in changed_items}
+        self._selected |= selected
+        if order_changed or selection_changed:
             self._arrange(order_changed=order_changed)
-            if order_changed or selection_changed
-            else self._order
-        )
+        return self._order
 
     def _arrange(self, *, order_changed: bool) -> list[int]:
         if order_changed:
             self._all.sort(key=self._keys.__getitem__, reverse=self._reverse)
-        self._order = [id for id in self._all if id in self._chosen]
+        self._order = [id for id in self._all if id in self._selected]
         return self._order

@@ -1,8 +1,7 @@
-"""Every task that we have heard of, by id. Pure: it applies answers in any order and any number of times.
+"""The tasks that the app knows, by id. Pure: it applies answers in any order and any number of times.
 
 Two sources fill it: the watch (unfinished tasks, then changes) and pages of the list (older tasks).
-A task's version decides: a later state is never replaced by an earlier one, whichever comes last,
-so that reconnecting can neither double nor lose a task.
+A later version of a task is never replaced by an earlier one, so reconnecting can neither double nor lose a task.
 """
 
 from __future__ import annotations
@@ -16,36 +15,38 @@ from hai_tui.feed.task_row import TaskRow
 
 
 class TaskModel:
-    """Tasks by id, and the version from which a watch goes on."""
+    """Tasks by id, and the version from which the watch resumes."""
 
     def __init__(self) -> None:
         self._tasks: dict[int, Task] = {}
         self._rows: dict[int, TaskRow] = {}
         self.version = 0
-        self.loaded = False  # the first answer of the watch is here
+        self.loaded = False  # True after the first answer of the watch
         self._waiting_by_id: dict[int, Waiting] = {}
 
     @property
     def tasks(self) -> Mapping[int, Task]:
-        """What is known, unordered."""
+        """Return the tasks by id, in no order."""
         return MappingProxyType(self._tasks)
 
     @property
     def rows(self) -> Mapping[int, TaskRow]:
-        """The same, as lists ask for it."""
+        """Return the row of each task by id."""
         return MappingProxyType(self._rows)
 
     def get(self, id: int) -> Task | None:
-        """One task, if it was heard of."""
+        """Return the task, or None if it is unknown."""
         return self._tasks.get(id)
 
     def waiting(self, task: Task) -> Waiting:
-        """Why a task waits and its place: of the last look at the queue, if it was in it then and has not left it."""
+        """Return why a task waits and its place in the queue, from the last answer of ListQueue if it was in there."""
         has_started = task.state in (TASK_STATE_RUNNING, TASK_STATE_FINISHED)
         return task.waiting if has_started else self._waiting_by_id.get(task.id, task.waiting)
 
     def apply_queue(self, queue: Iterable[Task]) -> set[int]:
-        """Take an answer of ListQueue: places change without any change of the tasks themselves."""
+        """Store an answer of ListQueue; return the ids whose place or reason changed. Tasks themselves do not have
+        them.
+        """
         waiting_by_id = {task.id: task.waiting for task in queue}
         changed = {
             id
@@ -56,25 +57,25 @@ class TaskModel:
         return changed
 
     def is_from_other_database(self, answer: WatchTasksResponse) -> bool:
-        """True when versions have gone back: the server was given other data."""
+        """Return whether versions have gone back, which means that the server has another database."""
         return 0 < answer.version < self.version
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Forget all tasks."""
         self.__init__()  # type: ignore[misc]
 
     def apply(self, answer: WatchTasksResponse) -> set[int]:
-        """Take an answer of the watch; the ids that are not as they were."""
+        """Store an answer of the watch; return the ids that changed."""
         changed = self.merge(answer.tasks)
         self.version = max(self.version, answer.version)
         self.loaded = True
         return changed
 
     def merge(self, tasks: Iterable[Task]) -> set[int]:
-        """Take tasks from elsewhere (a page, the answer of an action); the ids that changed."""
-        return {task.id for task in tasks if self._take(task)}
+        """Store tasks of another source (a page of the list, the answer of an action); return the ids that changed."""
+        return {task.id for task in tasks if self._store(task)}
 
-    def _take(self, task: Task) -> bool:
+    def _store(self, task: Task) -> bool:
         existing = self._tasks.get(task.id)
         if existing is not None and existing.version >= task.version:
             return False

@@ -67,13 +67,17 @@ class RowCache:
         """Remove the rows of lines that the window dropped at its start. A separator stays before the first line."""
         line_ids = _ids(islice(self._window, 1) if self.line_format.only is None else self._window)
         begin = next((i for i, row in enumerate(self._rows) if id(row.line) in line_ids), None)
-        separators = [] if begin is None or self._rows[begin].begins else [self._rows[begin].line]
-        self._rows[:begin] = [Row(line, begins=True) for line in separators]
+        separators = (
+            [] if begin is None or self._rows[begin].starts_run else [self._rows[begin].line]
+        )
+        self._rows[:begin] = [Row(line, starts_run=True) for line in separators]
 
     def _width(self, rows: Sequence[Row]) -> int:
         if self.line_format.wrap:
             return 0
-        return max((cells(row.line, self.line_format) for row in rows if not row.begins), default=0)
+        return max(
+            (cells(row.line, self.line_format) for row in rows if not row.starts_run), default=0
+        )
 
 
 def _ids(lines: Iterable[Line]) -> set[int]:

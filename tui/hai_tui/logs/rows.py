@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 class Row(NamedTuple):
-    """One row of the screen: part `piece` of a line, or, with `begins`, the heading of the line's run."""
+    """One row of the screen: part `piece` of a line, or, with `starts_run`, the heading of the line's run."""
 
     line: Line
     piece: int = 0
-    begins: bool = False
+    starts_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def rows_of(lines: Iterable[Line], line_format: LineFormat, run: int = 0) -> lis
         if line_format.only is not None and not line_format.only(line):
             continue
         if line.run != run:
-            rows.append(Row(line, begins=True))
+            rows.append(Row(line, starts_run=True))
             run = line.run
         rows.append(Row(line))
         if line_format.wrap:

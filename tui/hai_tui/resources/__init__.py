@@ -1,4 +1,4 @@
-"""Kinds of resources that are a list with a few verbs: quotas, images, users … One page shows them all.
+"""Kinds of resources that are a list with a few verbs: quotas, images, users and so on. One page shows them all.
 
 A `ResourceSpec` names the columns, how the list is loaded, and the verbs; screens/resource.py draws the list and the
 forms of the verbs.
@@ -25,11 +25,11 @@ MODULES = (
     "users",
     "policy",
 )
-"""Modules of this package; each has RESOURCES."""
+"""The modules of this package that define resources; each has RESOURCES."""
 
 
 @cache
 def resources() -> dict[str, ResourceSpec]:
-    """Every kind, by the name of its page."""
-    found = (each for name in MODULES for each in import_module(f"{__name__}.{name}").RESOURCES)
-    return {each.name: each for each in found}
+    """Return every kind of resource by the name of its page."""
+    modules = (import_module(f"{__name__}.{name}") for name in MODULES)
+    return {spec.name: spec for module in modules for spec in module.RESOURCES}

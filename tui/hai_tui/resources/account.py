@@ -1,4 +1,4 @@
-"""What belongs to the caller: tokens, messages, ports."""
+"""Resources of the caller: tokens, messages, ports."""
 
 from __future__ import annotations
 
@@ -6,8 +6,14 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from hai_tui.i18n import text
-from hai_tui.resources.resource_spec import Answers, Field, ResourceSpec, Verb
-from hai_tui.resources.subject_fields import IS_GROUP
+from hai_tui.resources.resource_spec import (
+    IS_GROUP,
+    Answers,
+    Field,
+    ResourceSpec,
+    Verb,
+    delete_verb,
+)
 from hai_tui.views.accounts import MESSAGES, TOKENS
 from hai_tui.views.containers import PORTS
 
@@ -18,7 +24,7 @@ if TYPE_CHECKING:
 SCOPES = ("all", "read", "submit")
 
 
-def _token(item: Any, answers: Answers) -> dict[str, Any]:
+def _token_request(item: Any, answers: Answers) -> dict[str, Any]:
     from hai.v1.user_pb2 import TokenScope
 
     scope = answers.choice("scope", SCOPES)
@@ -31,21 +37,20 @@ def _token(item: Any, answers: Answers) -> dict[str, Any]:
     }
 
 
-def _secret(token: Token) -> str:
+def _token_secret_text(token: Token) -> str:
     return text("token.secret", id=token.id, secret=token.secret)
 
 
 def _message(item: Any, answers: Answers) -> Message:
     from hai.v1.message_service_pb2 import Message
 
-    new = Message(
+    message = Message(
         text=answers.text("text"),
         subject=answers.text("subject"),
         subject_is_group=answers.flag("subject_is_group"),
     )
-    if (until := answers.time("expires")) is not None:
-        new.expire_time.FromDatetime(until)
-    return new
+    answers.set_expiry(message)
+    return message
 
 
 RESOURCES = (
@@ -57,8 +62,8 @@ RESOURCES = (
             Verb(
                 "a",
                 "new",
-                lambda client, made: client.users.create_token(**made),
-                _token,
+                lambda client, request: client.users.create_token(**request),
+                _token_request,
                 (
                     Field("description"),
                     Field("scope", lambda item: "all", SCOPES),
@@ -67,15 +72,10 @@ RESOURCES = (
                     Field("holder"),
                 ),
                 new=True,
-                result_text=_secret,
+                result_text=_token_secret_text,
                 clipboard_text=attrgetter("secret"),
             ),
-            Verb(
-                "ctrl+d",
-                "revoke",
-                lambda client, t: client.users.revoke_token(t.id),
-                needs_confirmation=True,
-            ),
+            delete_verb(lambda client, token: client.users.revoke_token(token.id), name="revoke"),
         ),
     ),
     ResourceSpec(
@@ -86,7 +86,7 @@ RESOURCES = (
             Verb(
                 "a",
                 "send",
-                lambda client, made: client.messages.create(made),
+                lambda client, message: client.messages.create(message),
                 _message,
                 (
                     Field("text"),
@@ -97,12 +97,8 @@ RESOURCES = (
                 new=True,
                 role="operator",
             ),
-            Verb(
-                "ctrl+d",
-                "delete",
-                lambda client, m: client.messages.delete(m.id),
-                needs_confirmation=True,
-                role="operator",
+            delete_verb(
+                lambda client, message: client.messages.delete(message.id), role="operator"
             ),
         ),
     ),
@@ -114,7 +110,7 @@ RESOURCES = (
             Verb(
                 "a",
                 "new",
-                lambda client, made: client.ports.create(**made),
+                lambda client, port: client.ports.create(**port),
                 lambda item, answers: {
                     "task_name": answers.text("task_name"),
                     "service": answers.text("service"),
@@ -126,7 +122,7 @@ RESOURCES = (
             Verb(
                 "e",
                 "bind",
-                lambda client, made: client.ports.bind(*made),
+                lambda client, binding: client.ports.bind(*binding),
                 lambda port, answers: (
                     port.node_port,
                     answers.text("task_name"),
@@ -137,12 +133,7 @@ RESOURCES = (
                     Field("service", lambda port: port.service),
                 ),
             ),
-            Verb(
-                "ctrl+d",
-                "delete",
-                lambda client, port: client.ports.delete(port.node_port),
-                needs_confirmation=True,
-            ),
+            delete_verb(lambda client, port: client.ports.delete(port.node_port)),
         ),
     ),
 )

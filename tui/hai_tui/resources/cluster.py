@@ -1,4 +1,4 @@
-"""Nodes as a list, and the queue in order: who stands behind whom, and when each may start."""
+"""The list of nodes, and the queue in its order with the predicted starts."""
 
 from __future__ import annotations
 
@@ -6,15 +6,21 @@ from typing import TYPE_CHECKING
 
 from hai_tui.resources.resource_spec import Answers, Field, ResourceSpec, Verb
 from hai_tui.views import QUEUE_TASKS
-from hai_tui.views.node_labels import edited, labels_of
+from hai_tui.views.node_labels import LabelPatch, labels_text, parse_edited_labels
 from hai_tui.views.nodes import NODES
 from hai_tui.views.tasks import QUEUE
 
 if TYPE_CHECKING:
+    from hai.client.client import Client
     from hai.v1.node_pb2 import Node
 
 
-def _with_reason(node: Node, answers: Answers) -> tuple[str, str]:
+async def _label(client: Client, request: tuple[Node, LabelPatch]) -> Node:
+    node, patch = request
+    return await client.nodes.label(node.name, patch.labels, remove=patch.remove)
+
+
+def _name_and_reason(node: Node, answers: Answers) -> tuple[str, str]:
     return node.name, answers.text("reason")
 
 
@@ -27,8 +33,8 @@ RESOURCES = (
             Verb(
                 "x",
                 "cordon",
-                lambda client, made: client.nodes.cordon(*made),
-                _with_reason,
+                lambda client, request: client.nodes.cordon(*request),
+                _name_and_reason,
                 (Field("reason"),),
                 right="manage_nodes",
             ),
@@ -41,8 +47,8 @@ RESOURCES = (
             Verb(
                 "D",
                 "drain",
-                lambda client, made: client.nodes.drain(*made),
-                _with_reason,
+                lambda client, request: client.nodes.drain(*request),
+                _name_and_reason,
                 (Field("reason"),),
                 needs_confirmation=True,
                 right="manage_nodes",
@@ -50,11 +56,9 @@ RESOURCES = (
             Verb(
                 "L",
                 "label",
-                lambda client, made: client.nodes.label(
-                    made[0], made[1].labels, remove=made[1].remove
-                ),
-                lambda node, answers: (node.name, edited(node, answers.text("labels"))),
-                (Field("labels", labels_of),),
+                _label,
+                lambda node, answers: (node, parse_edited_labels(node, answers.text("labels"))),
+                (Field("labels", labels_text),),
                 right="manage_nodes",
             ),
         ),
@@ -66,6 +70,6 @@ RESOURCES = (
         lambda client: client.tasks.queue(),
         opens=lambda task: f"task {task.id}",
         live=True,
-        most=QUEUE_TASKS,
+        limit=QUEUE_TASKS,
     ),
 )

@@ -1,4 +1,4 @@
-"""Dev containers, and the services of a task: JupyterLab, TensorBoard and whatever else runs beside a program."""
+"""Dev containers, and the services that run beside the program of a task, such as JupyterLab and TensorBoard."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hai_tui.formatting.table import Column
 from hai_tui.i18n import text
 from hai_tui.resources.resource_spec import Answers, Field, ResourceSpec, Verb
-from hai_tui.views.containers import CONTAINERS, SERVICES, remarks
+from hai_tui.views.containers import CONTAINERS, SERVICES, lifetime_sentences
 
 if TYPE_CHECKING:
     from hai.client.client import Client
@@ -21,16 +21,18 @@ if TYPE_CHECKING:
     from hai.v1.task_pb2 import Task
 
 _KINDS = ("shared", "dedicated", "spot")
-_MOST = 1000
+_MAX_CONTAINERS = 1000
 
 
 async def _load(client: Client) -> Sequence[Task]:
     from hai.v1.task_service_pb2 import TASK_VIEW_FULL
 
-    service_action = "type:jupyter state:waiting_init,running,suspended"
-    return (
-        await client.tasks.list(filter=service_action, page_size=_MOST, view=TASK_VIEW_FULL)
-    ).tasks
+    page = await client.tasks.list(
+        filter="type:jupyter state:waiting_init,running,suspended",
+        page_size=_MAX_CONTAINERS,
+        view=TASK_VIEW_FULL,
+    )
+    return page.tasks
 
 
 def _container_options(item: Any, answers: Answers) -> ContainerOptions:
@@ -56,17 +58,17 @@ async def _create(client: Client, options: ContainerOptions) -> Task:
     return await client.tasks.create(await container_spec(client.nodes, options))
 
 
-def _link(answer: OpenContainerResponse) -> str:
+def _link_text(answer: OpenContainerResponse) -> str:
     return text("container.link", link=answer.link, url=answer.url)
 
 
-def _opening(send: Callable[[Client, Any], Awaitable[OpenContainerResponse]]) -> Verb:
+def _open_verb(send: Callable[[Client, Any], Awaitable[OpenContainerResponse]]) -> Verb:
     return Verb(
-        "o", "link", send, result_text=_link, clipboard_text=attrgetter("link"), writes=False
+        "o", "link", send, result_text=_link_text, clipboard_text=attrgetter("link"), writes=False
     )
 
 
-def _asked(name: str) -> Column:
+def _requested_column(name: str) -> Column:
     return Column(
         name, lambda t, now: str(getattr(t.spec.resource, name) or "-"), wide=True, right=True
     )
@@ -96,7 +98,7 @@ CONTAINERS_PAGE = ResourceSpec(
             ),
             new=True,
         ),
-        _opening(lambda client, task: client.containers.open(task.id)),
+        _open_verb(lambda client, task: client.containers.open(task.id)),
         Verb("r", "start", lambda client, t: client.tasks.resume(t.id)),
         Verb(
             "x",
@@ -113,28 +115,28 @@ CONTAINERS_PAGE = ResourceSpec(
         ),
     ),
     opens=lambda task: f"services {task.id}",
-    extra=tuple(_asked(name) for name in ("gpu", "cpu", "memory")),
+    extra_columns=tuple(_requested_column(name) for name in ("gpu", "cpu", "memory")),
     live=True,
 )
 
 
 @dataclass(slots=True)
 class Services:
-    """Those of one task, named as on the command line; its number is known once they were asked for."""
+    """The services of one task, given by name or number; `id` and `container` are set when they are first loaded."""
 
     task: str
     id: int = 0
     container: Container | None = None
 
     def resource(self) -> ResourceSpec:
-        """The services as a kind of thing."""
+        """Return the services as a kind of resource."""
         return ResourceSpec(
             "services",
             SERVICES,
             self._load,
             (
-                _opening(self._link),
-                *(self._control(key, name) for key, name in _CONTROLS),
+                _open_verb(self._open),
+                *(self._control_verb(key, name) for key, name in _CONTROLS),
             ),
             opens=lambda service: rf"logs {self.id} {service.rank} ^\[{service.name}\]",
             live=True,
@@ -142,27 +144,27 @@ class Services:
 
     @property
     def lifetime_text(self) -> str:
-        """What is to be said of the container's life."""
-        return " · ".join(remarks(self.container)) if self.container is not None else ""
+        """Return sentences about how long the container may stay; empty before it is loaded."""
+        return " · ".join(lifetime_sentences(self.container)) if self.container is not None else ""
 
     async def _load(self, client: Client) -> Sequence[ServiceStatus]:
         self.id = self.id or await client.tasks.resolve(self.task)
         self.container = await client.containers.get(self.id)
         return self.container.services
 
-    async def _link(self, client: Client, service: ServiceStatus) -> OpenContainerResponse:
+    async def _open(self, client: Client, service: ServiceStatus) -> OpenContainerResponse:
         return await client.containers.open(self.id, service.name)
 
-    def _control(self, key: str, name: str) -> Verb:
-        return Verb(key, name, partial(self._send, name.upper()), needs_confirmation=name == "stop")
+    def _control_verb(self, key: str, name: str) -> Verb:
+        return Verb(
+            key, name, partial(self._send_action, name.upper()), needs_confirmation=name == "stop"
+        )
 
-    async def _send(self, action: str, client: Client, service: ServiceStatus) -> Container:
+    async def _send_action(self, action: str, client: Client, service: ServiceStatus) -> Container:
         from hai.v1.container_pb2 import ServiceAction
 
-        service_action = ServiceAction.Value(f"SERVICE_ACTION_{action}")
-        return await client.containers.control(
-            self.id, service.name, service_action, rank=service.rank
-        )
+        value = ServiceAction.Value(f"SERVICE_ACTION_{action}")
+        return await client.containers.control(self.id, service.name, value, rank=service.rank)
 
 
 _CONTROLS = (("r", "restart"), ("s", "start"), ("x", "stop"))

@@ -1,10 +1,17 @@
-"""What tasks read and write by name: artifacts and datasets."""
+"""Artifacts and datasets, which tasks read and write by name."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hai_tui.resources.resource_spec import Answers, Field, ResourceSpec, Verb, unchanged_fields
+from hai_tui.resources.resource_spec import (
+    Answers,
+    Field,
+    ResourceSpec,
+    Verb,
+    delete_verb,
+    prefilled_fields,
+)
 from hai_tui.views.artifacts import ARTIFACTS
 from hai_tui.views.storage import DATASETS
 
@@ -15,36 +22,31 @@ if TYPE_CHECKING:
 VISIBILITIES = ("private", "group", "public")
 
 
-def _artifact(item: Any, answers: Answers) -> Artifact:
+_ARTIFACT_KEY = ("name", "version", "user_group")
+_ARTIFACT_FACTS = ("type", "location", "description")
+
+
+def _artifact(item: Artifact | None, answers: Answers) -> Artifact:
     from hai.v1.artifact_pb2 import Artifact
 
-    names = ("name", "version", "user_group", "type", "location", "description")
-    made = Artifact()
-    for name in names:
-        setattr(made, name, answers.text(name))
-    return made
-
-
-def _changed_artifact(item: Artifact, answers: Answers) -> Artifact:
-    from hai.v1.artifact_pb2 import Artifact
-
-    changed = Artifact()
-    changed.CopyFrom(item)
-    for name in ("type", "location", "description"):
-        setattr(changed, name, answers.text(name))
-    return changed
+    artifact = Artifact()
+    if item is not None:
+        artifact.CopyFrom(item)
+    for name in _ARTIFACT_FACTS if item is not None else _ARTIFACT_KEY + _ARTIFACT_FACTS:
+        setattr(artifact, name, answers.text(name))
+    return artifact
 
 
 def _dataset(item: Any, answers: Answers) -> Dataset:
     from hai.v1.dataset_pb2 import Dataset, DatasetVisibility
 
-    visibility_name = answers.choice("visibility", VISIBILITIES)
+    visibility = answers.choice("visibility", VISIBILITIES)
     return Dataset(
         name=answers.text("name"),
         version=answers.text("version"),
         path=answers.text("path"),
         user_group=answers.text("user_group"),
-        visibility=DatasetVisibility.Value(f"DATASET_VISIBILITY_{visibility_name.upper()}"),
+        visibility=DatasetVisibility.Value(f"DATASET_VISIBILITY_{visibility.upper()}"),
         description=answers.text("description"),
     )
 
@@ -58,26 +60,20 @@ RESOURCES = (
             Verb(
                 "a",
                 "new",
-                lambda client, made: client.artifacts.create(made),
+                lambda client, artifact: client.artifacts.create(artifact),
                 _artifact,
-                tuple(
-                    Field(name)
-                    for name in ("name", "version", "user_group", "type", "location", "description")
-                ),
+                tuple(Field(name) for name in _ARTIFACT_KEY + _ARTIFACT_FACTS),
                 new=True,
             ),
             Verb(
                 "e",
                 "edit",
-                lambda client, made: client.artifacts.update(made),
-                _changed_artifact,
-                unchanged_fields(("type", "location", "description")),
+                lambda client, artifact: client.artifacts.update(artifact),
+                _artifact,
+                prefilled_fields(_ARTIFACT_FACTS),
             ),
-            Verb(
-                "ctrl+d",
-                "delete",
-                lambda client, a: client.artifacts.delete(a.name, a.version, a.user_group, a.owner),
-                needs_confirmation=True,
+            delete_verb(
+                lambda client, a: client.artifacts.delete(a.name, a.version, a.user_group, a.owner)
             ),
         ),
     ),
@@ -89,7 +85,7 @@ RESOURCES = (
             Verb(
                 "a",
                 "new",
-                lambda client, made: client.datasets.create(made),
+                lambda client, dataset: client.datasets.create(dataset),
                 _dataset,
                 (
                     Field("name"),
@@ -101,12 +97,7 @@ RESOURCES = (
                 ),
                 new=True,
             ),
-            Verb(
-                "ctrl+d",
-                "delete",
-                lambda client, d: client.datasets.delete(d.name, d.version),
-                needs_confirmation=True,
-            ),
+            delete_verb(lambda client, d: client.datasets.delete(d.name, d.version)),
         ),
     ),
 )

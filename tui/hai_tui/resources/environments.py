@@ -1,4 +1,4 @@
-"""Environments that programs run in."""
+"""Python environments, in which programs run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hai.client.text.formatting import size_text
 from hai_tui.formatting.documents import short
 from hai_tui.formatting.table import Column, View
 from hai_tui.formatting.values import local
-from hai_tui.resources.resource_spec import ResourceSpec, Verb
+from hai_tui.resources.resource_spec import ResourceSpec, delete_verb
 
 if TYPE_CHECKING:
     from hai.v1.environment_pb2 import Environment
@@ -22,18 +22,18 @@ _STATES: dict[str, str] = {
 }
 
 
-def _enum(message: Any, name: str) -> str:
+def _enum_text(message: Any, name: str) -> str:
     field = message.DESCRIPTOR.fields_by_name[name]
     return short(field.enum_type, getattr(message, name)) or "-"
 
 
-def _state(environment: Environment) -> str:
-    state = _enum(environment, "state")
+def _state_name(environment: Environment) -> str:
+    state = _enum_text(environment, "state")
     return "DEPRECATED" if environment.deprecated and state == "READY" else state
 
 
 def _visibility(environment: Environment) -> str:
-    return " ".join(filter(None, (_enum(environment, "visibility"), environment.user_group)))
+    return " ".join(filter(None, (_enum_text(environment, "visibility"), environment.user_group)))
 
 
 ENVIRONMENTS = View(
@@ -42,7 +42,7 @@ ENVIRONMENTS = View(
     empty="none.environments",
     columns=(
         Column("environment", lambda e, now: f"{e.name}[{e.owner}]"),
-        Column("state", lambda e, now: _state(e), style=lambda s: _STATES.get(s, "")),
+        Column("state", lambda e, now: _state_name(e), style=lambda s: _STATES.get(s, "")),
         Column("python", lambda e, now: e.python_version or "-"),
         Column("parent", lambda e, now: e.parent or "-"),
         Column("packages", lambda e, now: str(e.packages), right=True),
@@ -62,13 +62,6 @@ RESOURCES = (
         "environments",
         ENVIRONMENTS,
         lambda client: client.environments.list(),
-        (
-            Verb(
-                "ctrl+d",
-                "delete",
-                lambda client, e: client.environments.delete(e.name, e.owner),
-                needs_confirmation=True,
-            ),
-        ),
+        (delete_verb(lambda client, e: client.environments.delete(e.name, e.owner)),),
     ),
 )

@@ -1,4 +1,4 @@
-"""Images that programs run in, and the registries that they come from."""
+"""Container images, in which programs run, and their registries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from hai_tui.resources.resource_spec import (
     Field,
     ResourceSpec,
     Verb,
-    unchanged_fields,
+    delete_verb,
+    prefilled_fields,
 )
 from hai_tui.views.images import IMAGES, REGISTRIES
 
@@ -33,22 +34,22 @@ def _image(item: Any, answers: Answers) -> Image:
     )
 
 
-def _checked(found: ImageCheck) -> str:
+def _check_text(check: ImageCheck) -> str:
     return text(
-        "image.checked", reference=found.reference, digest=found.digest, pinned=found.pinned
+        "image.checked", reference=check.reference, digest=check.digest, pinned=check.pinned
     )
 
 
 def _registry(item: Any, answers: Answers) -> tuple[Any, str | None]:
     from hai.v1.image_pb2 import Registry
 
-    made = Registry(
+    registry = Registry(
         prefix=answers.text("prefix"),
         username=answers.text("username"),
         plain_http=answers.flag("plain_http"),
         pull_secret=answers.text("pull_secret"),
     )
-    return made, answers.text("password") or None
+    return registry, answers.text("password") or None
 
 
 RESOURCES = (
@@ -60,7 +61,7 @@ RESOURCES = (
             Verb(
                 "a",
                 "new",
-                lambda client, made: client.images.set(made),
+                lambda client, image: client.images.set(image),
                 _image,
                 (
                     Field("name"),
@@ -75,10 +76,10 @@ RESOURCES = (
             Verb(
                 "e",
                 "edit",
-                lambda client, made: client.images.set(made),
+                lambda client, image: client.images.set(image),
                 _image,
                 (
-                    *unchanged_fields(_IMAGE_FIELDS),
+                    *prefilled_fields(_IMAGE_FIELDS),
                     Field("user_groups", lambda i: ",".join(i.user_groups)),
                     Field("is_default", lambda i: "yes" if i.is_default else "no", YES_NO),
                 ),
@@ -89,15 +90,9 @@ RESOURCES = (
                 "check",
                 lambda client, i: client.images.check(i.name),
                 writes=False,
-                result_text=_checked,
+                result_text=_check_text,
             ),
-            Verb(
-                "ctrl+d",
-                "delete",
-                lambda client, i: client.images.delete(i.name),
-                needs_confirmation=True,
-                right="manage_images",
-            ),
+            delete_verb(lambda client, i: client.images.delete(i.name), right="manage_images"),
         ),
     ),
     ResourceSpec(
@@ -108,7 +103,7 @@ RESOURCES = (
             Verb(
                 "a",
                 "new",
-                lambda client, made: client.images.set_registry(*made),
+                lambda client, request: client.images.set_registry(*request),
                 _registry,
                 (
                     Field("prefix"),
@@ -120,12 +115,8 @@ RESOURCES = (
                 new=True,
                 right="manage_images",
             ),
-            Verb(
-                "ctrl+d",
-                "delete",
-                lambda client, r: client.images.delete_registry(r.prefix),
-                needs_confirmation=True,
-                right="manage_images",
+            delete_verb(
+                lambda client, r: client.images.delete_registry(r.prefix), right="manage_images"
             ),
         ),
     ),

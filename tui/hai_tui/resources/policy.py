@@ -1,4 +1,4 @@
-"""Node groups: their numbers, and a change of their scheduling policy with a preview of the next pass."""
+"""Node groups: their size, and changes of their scheduling policy, with a preview of the next scheduling pass."""
 
 from __future__ import annotations
 
@@ -9,45 +9,45 @@ import click
 from hai_tui.i18n import text
 from hai_tui.resources.resource_spec import YES_NO, Answers, Field, ResourceSpec, Verb
 from hai_tui.views.nodes import GROUPS, effect_lines
-from hai_tui.views.policy import NAMES, policy_of, settings_of
+from hai_tui.views.policy import SETTING_HINTS, parse_policy, settings_text
 
 if TYPE_CHECKING:
     from hai.client.client import Client
     from hai.v1.node_pb2 import Group
 
-_SERVERS = "server"
-"""Typed for a setting that follows the server."""
+_SERVER_DEFAULT = "server"
+"""The word that a user types for a setting that the group takes from the server."""
 
 
 def _value(group: Group, name: str) -> str:
-    return settings_of(group.policy).get(name, _SERVERS)
+    return settings_text(group.policy).get(name, _SERVER_DEFAULT)
 
 
 def _fields() -> tuple[Field, ...]:
     packed = Field("packed", lambda g: "yes" if g.packed else "no", YES_NO)
     settings = (
         Field(name, lambda g, name=name: _value(g, name), violation=f"policy.{name}")  # type: ignore[misc]
-        for name in NAMES
+        for name in SETTING_HINTS
     )
     return (packed, *settings)
 
 
 def _change(group: Group, answers: Answers) -> dict[str, Any]:
-    """What is other than it is now."""
+    """Return the arguments of `update_group` for the settings that the answers change."""
     from hai.v1.policy_pb2 import SchedulingPolicy
 
     policy, unset = SchedulingPolicy(), []
-    for name in NAMES:
-        typed_text = answers.text(name) or _SERVERS
-        if typed_text == _value(group, name):
+    for name in SETTING_HINTS:
+        value = answers.text(name) or _SERVER_DEFAULT
+        if value == _value(group, name):
             continue
-        if typed_text == _SERVERS:
+        if value == _SERVER_DEFAULT:
             unset.append(name)
             continue
         try:
-            policy.MergeFrom(policy_of([(name, typed_text)]))
+            policy.MergeFrom(parse_policy([(name, value)]))
         except click.BadParameter as error:
-            answers.wrong[name] = error.message
+            answers.errors[name] = error.message
     packed = answers.flag("packed")
     return {
         "name": group.name,

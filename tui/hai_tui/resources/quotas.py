@@ -1,4 +1,4 @@
-"""How many nodes a user or a group may have: quotas and shares."""
+"""Quotas and shares: how many nodes a user or a user group may use."""
 
 from __future__ import annotations
 
@@ -6,15 +6,22 @@ from typing import TYPE_CHECKING
 
 from hai_tui.formatting.charts import bar
 from hai_tui.formatting.table import Column
-from hai_tui.resources.resource_spec import Answers, Field, ResourceSpec, Verb
-from hai_tui.resources.subject_fields import EXPIRES, IS_GROUP, set_expiry
-from hai_tui.views.accounts import QUOTAS, SHARES, until
+from hai_tui.resources.resource_spec import (
+    EXPIRES,
+    IS_GROUP,
+    Answers,
+    Field,
+    ResourceSpec,
+    Verb,
+    delete_verb,
+)
+from hai_tui.views.accounts import QUOTAS, SHARES, expiry_text
 
 if TYPE_CHECKING:
     from hai.v1.user_pb2 import Quota, Share
 
-_BAR = 10  # characters
-_FULL, _NEARLY = 100, 75  # percent
+_BAR_WIDTH = 10
+_FULL_PERCENT, _NEARLY_FULL_PERCENT = 100, 75
 _GROUP = Field("group", lambda item: "default")
 _SHARE_FIELDS = (
     Field("guaranteed", lambda s: str(s.guaranteed) if s else "0"),
@@ -23,49 +30,49 @@ _SHARE_FIELDS = (
 )
 
 
-def _use(quota: Quota) -> str:
-    """A bar and a percentage."""
+def _use_text(quota: Quota) -> str:
     if not quota.nodes:
         return "-"
-    part = quota.used / quota.nodes
-    return f"{bar(part, _BAR)} {part:.0%}"
+    share = quota.used / quota.nodes
+    return f"{bar(share, _BAR_WIDTH)} {share:.0%}"
 
 
-def _urgency(shown: str) -> str:
-    """Full is red, nearly full yellow."""
-    percent = int(shown.rpartition(" ")[2].removesuffix("%")) if shown.endswith("%") else 0
-    return "red" if percent >= _FULL else "yellow" if percent >= _NEARLY else "green"
+def _use_style(use_text: str) -> str:
+    percent = int(use_text.rpartition(" ")[2].removesuffix("%")) if use_text.endswith("%") else 0
+    if percent >= _FULL_PERCENT:
+        return "red"
+    return "yellow" if percent >= _NEARLY_FULL_PERCENT else "green"
 
 
 def _quota(item: Quota | None, answers: Answers) -> Quota:
     from hai.v1.user_pb2 import Quota
 
-    made = Quota()
+    quota = Quota()
     if item is not None:
-        made.CopyFrom(item)
-        made.ClearField("used")
+        quota.CopyFrom(item)
+        quota.ClearField("used")
     else:
-        made.subject = answers.text("subject")
-        made.subject_is_group = answers.flag("subject_is_group")
-        made.group = answers.text("group")
-        made.priority = answers.level("level")
-    made.nodes = answers.number("nodes")
-    set_expiry(made, answers)
-    return made
+        quota.subject = answers.text("subject")
+        quota.subject_is_group = answers.flag("subject_is_group")
+        quota.group = answers.text("group")
+        quota.priority = answers.level("level")
+    quota.nodes = answers.number("nodes")
+    answers.set_expiry(quota)
+    return quota
 
 
 def _share(item: Share | None, answers: Answers) -> Share:
     from hai.v1.user_pb2 import Share
 
-    made = Share(
+    share = Share(
         user_group=item.user_group if item else answers.text("user_group"),
         group=item.group if item else answers.text("group"),
         guaranteed=answers.number("guaranteed"),
         weight=answers.number("weight"),
     )
     if answers.text("limit") not in ("", "none"):
-        made.limit = answers.number("limit")
-    return made
+        share.limit = answers.number("limit")
+    return share
 
 
 RESOURCES = (
@@ -77,8 +84,8 @@ RESOURCES = (
             Verb(
                 "a",
                 "new",
-                lambda client, made: client.users.set_quota(made),
-                lambda item, answers: _quota(None, answers),
+                lambda client, quota: client.users.set_quota(quota),
+                _quota,
                 (
                     Field("subject"),
                     IS_GROUP,
@@ -93,25 +100,22 @@ RESOURCES = (
             Verb(
                 "e",
                 "edit",
-                lambda client, made: client.users.set_quota(made),
+                lambda client, quota: client.users.set_quota(quota),
                 _quota,
                 (
                     Field("nodes", lambda q: str(q.nodes)),
-                    Field("expires", lambda q: until(q.expire_time), violation="expire_time"),
+                    Field("expires", lambda q: expiry_text(q.expire_time), violation="expire_time"),
                 ),
                 right="manage_quotas",
             ),
-            Verb(
-                "ctrl+d",
-                "delete",
+            delete_verb(
                 lambda client, q: client.users.delete_quota(
                     q.subject, q.group, q.priority, q.subject_is_group
                 ),
-                needs_confirmation=True,
                 right="manage_quotas",
             ),
         ),
-        extra=(Column("use", lambda q, now: _use(q), style=_urgency),),
+        extra_columns=(Column("use", lambda q, now: _use_text(q), style=_use_style),),
     ),
     ResourceSpec(
         "shares",
@@ -121,8 +125,8 @@ RESOURCES = (
             Verb(
                 "a",
                 "new",
-                lambda client, made: client.users.set_share(made),
-                lambda item, answers: _share(None, answers),
+                lambda client, share: client.users.set_share(share),
+                _share,
                 (Field("user_group"), _GROUP, *_SHARE_FIELDS),
                 new=True,
                 right="manage_quotas",
@@ -130,16 +134,13 @@ RESOURCES = (
             Verb(
                 "e",
                 "edit",
-                lambda client, made: client.users.set_share(made),
+                lambda client, share: client.users.set_share(share),
                 _share,
                 _SHARE_FIELDS,
                 right="manage_quotas",
             ),
-            Verb(
-                "ctrl+d",
-                "delete",
+            delete_verb(
                 lambda client, s: client.users.delete_share(s.user_group, s.group),
-                needs_confirmation=True,
                 right="manage_quotas",
             ),
         ),

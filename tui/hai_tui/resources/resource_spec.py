@@ -1,4 +1,4 @@
-"""The description of a kind of resource for its page, and the values that were typed into a form."""
+"""Describes a kind of resource for its page, and reads the values that were typed into a form."""
 
 from __future__ import annotations
 
@@ -22,137 +22,153 @@ Item = Any
 """A message of the contract."""
 YES_NO = ("yes", "no")
 _INTEGER = re.compile(r"-?[0-9]+")
-_MOST = 2**31 - 1  # what the contract has room for
-_DIGITS = 20  # more are not worth reading as a number
+_MAX_NUMBER = 2**31 - 1  # the contract has int32 fields
+_MAX_DIGITS = 20  # a longer text is not converted to a number at all
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One line of a form. Its label is the text field.NAME, its hint field.NAME.hint where there is one."""
+    """One line of a form. The text field.NAME is its label, the text field.NAME.hint (if there is one) its hint."""
 
     name: str
     value: Callable[[Item], str] = lambda item: ""
-    choices: tuple[str, ...] = ()  # completed while typing
-    violation: str = ""  # what the server calls it; empty: its name
+    choices: tuple[str, ...] = ()  # completed while the user types
+    violation: str = ""  # the server's name of the field; empty if it is the same
 
 
-def unchanged_fields(names: Sequence[str]) -> tuple[Field, ...]:
-    """Fields that begin with what the item has."""
+IS_GROUP = Field("subject_is_group", lambda item: "no", YES_NO)
+EXPIRES = Field("expires", violation="expire_time")
+
+
+def prefilled_fields(names: Sequence[str]) -> tuple[Field, ...]:
+    """Return fields that show the current values of the item."""
     return tuple(Field(name, attrgetter(name)) for name in names)
 
 
 @dataclass(slots=True)
 class Answers:
-    """What was typed. A value that can not be read is noted in `wrong` and stands as empty."""
+    """The values of a form. A method that cannot read a value notes why in `errors` and returns the empty value."""
 
     values: Mapping[str, str]
     now: float = 0.0
-    wrong: dict[str, str] = field(default_factory=dict)
-    confirmed: bool = False  # the same was doubted before
-    questioned: bool = False
+    errors: dict[str, str] = field(default_factory=dict)
+    warnings_accepted: bool = False  # the user has sent the same values again after a warning
+    has_warnings: bool = False
 
     def text(self, name: str) -> str:
-        """As it is, without blanks around it."""
+        """Return the value without surrounding blanks."""
         return self.values.get(name, "").strip()
 
     def list_of(self, name: str) -> list[str]:
-        """Parts between commas."""
+        """Return the parts between commas."""
         return [part.strip() for part in self.text(name).split(",") if part.strip()]
 
-    def number(self, name: str, otherwise: int = 0) -> int:
-        """A whole number."""
-        typed_text = self.text(name)
-        if not typed_text:
-            return otherwise
-        if not _INTEGER.fullmatch(typed_text):
-            self.wrong[name] = text("form.number", value=typed_text)
-            return otherwise
-        if len(typed_text) > _DIGITS or abs(int(typed_text)) > _MOST:
-            self.wrong[name] = text("form.large", value=typed_text, most=_MOST)
-            return otherwise
-        return int(typed_text)
+    def number(self, name: str) -> int:
+        """Return an integer; 0 if nothing was typed."""
+        value = self.text(name)
+        if not value:
+            return 0
+        if not _INTEGER.fullmatch(value):
+            self.errors[name] = text("form.number", value=value)
+            return 0
+        if len(value) > _MAX_DIGITS or abs(int(value)) > _MAX_NUMBER:
+            self.errors[name] = text("form.large", value=value, most=_MAX_NUMBER)
+            return 0
+        return int(value)
 
     def flag(self, name: str) -> bool:
-        """yes or no."""
+        """Return True for yes; nothing typed means no."""
         return self.choice(name, YES_NO[::-1]) == "yes"
 
     def choice(self, name: str, allowed: Sequence[str]) -> str:
-        """One of some words, the first one when nothing is typed."""
-        typed_text = self.text(name).lower() or allowed[0]
-        if typed_text not in allowed:
-            self.wrong[name] = text("form.choice", value=typed_text, known=", ".join(allowed))
+        """Return one of the allowed words; the first one if nothing was typed."""
+        value = self.text(name).lower() or allowed[0]
+        if value not in allowed:
+            self.errors[name] = text("form.choice", value=value, known=", ".join(allowed))
             return allowed[0]
-        return typed_text
+        return value
 
     def level(self, name: str) -> int:
-        """A priority; ALL and nothing are -1."""
-        typed_text = self.text(name)
-        if not typed_text or typed_text.upper() == "ALL":
+        """Return a priority; -1 for ALL or if nothing was typed."""
+        value = self.text(name)
+        if not value or value.upper() == "ALL":
             return -1
-        return int(
-            self._read(name, lambda: formatting.Priority().convert(typed_text, None, None), -1)
-        )
+        return int(self._read(name, lambda: formatting.Priority().convert(value, None, None), -1))
 
     def span(self, name: str) -> float:
-        """Seconds; nothing is none."""
-        typed_text = self.text(name)
-        return (
-            float(self._read(name, lambda: formatting.seconds(typed_text), 0))
-            if typed_text
-            else 0.0
-        )
+        """Return a duration in seconds; 0 if nothing was typed."""
+        value = self.text(name)
+        return float(self._read(name, lambda: formatting.seconds(value), 0)) if value else 0.0
 
     def time(self, name: str) -> datetime | None:
-        """A point in time, or none."""
-        typed_text = self.text(name)
-        if not typed_text or typed_text == "never":
+        """Return a point in time; None for `never` or if nothing was typed."""
+        value = self.text(name)
+        if not value or value == "never":
             return None
-        found = self._read(name, lambda: formatting.deadline(typed_text, self.now), None)
-        return found if isinstance(found, datetime) else None
+        time = self._read(name, lambda: formatting.deadline(value, self.now), None)
+        return time if isinstance(time, datetime) else None
 
-    def _read(self, name: str, read: Callable[[], Any], otherwise: Any) -> Any:
+    def set_expiry(self, message: Any) -> None:
+        """Copy the field `expires` into the `expire_time` of a message."""
+        message.ClearField("expire_time")
+        if (expires := self.time("expires")) is not None:
+            message.expire_time.FromDatetime(expires)
+
+    def _read(self, name: str, read: Callable[[], Any], default: Any) -> Any:
         try:
             return read()
         except click.BadParameter as error:
-            self.wrong[name] = error.message
-            return otherwise
+            self.errors[name] = error.message
+            return default
 
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """Something to do: `make` turns the item and the answers into what `send` sends. Its label is the text do.NAME."""
+    """An action on a resource: `make` turns the item and the answers into the argument of `send`.
+
+    The text do.NAME is its label.
+    """
 
     key: str
     name: str
     send: Callable[[Client, Any], Awaitable[Any]]
     make: Callable[[Item, Answers], Any] = lambda item, answers: item
     fields: tuple[Field, ...] = ()
-    new: bool = False  # needs no item
-    needs_confirmation: bool = False  # a yes is wanted first
-    word_to_type: Callable[[Item], str] | None = None  # or this word, written out
+    new: bool = False  # creates an item, so it needs none under the cursor
+    needs_confirmation: bool = False  # asks yes or no first
+    word_to_type: Callable[[Item], str] | None = None  # asks the user to type this word first
     right: str = ""
-    role: str = ""  # the least one, where no right stands for it
+    role: str = ""  # the least role, where no right exists for the action
     writes: bool = True
-    result_text: Callable[[Any], str] | None = (
-        None  # shown until it is closed, instead of a passing note
-    )
-    clipboard_text: Callable[[Any], str] | None = None  # the part of it that a person takes along
+    result_text: Callable[[Any], str] | None = None  # shown in a dialog instead of a notification
+    clipboard_text: Callable[[Any], str] | None = None  # the part of the result that `c` copies
+
+
+def delete_verb(
+    send: Callable[[Client, Any], Awaitable[Any]],
+    *,
+    name: str = "delete",
+    right: str = "",
+    role: str = "",
+) -> Verb:
+    """Return the verb on ctrl+d, which asks before it removes the item."""
+    return Verb("ctrl+d", name, send, needs_confirmation=True, right=right, role=role)
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceSpec:
-    """A kind. `opens` is a line as after `:`, for items that have a page of their own."""
+    """A kind of resource: how the app loads and shows its items, and what users can do with them."""
 
     name: str
     view: View
     load: Callable[[Client], Awaitable[Sequence[Item]]]
     verbs: tuple[Verb, ...] = ()
-    opens: Callable[[Item], str] | None = None
-    extra: tuple[Column, ...] = ()
-    live: bool = False  # asked for again when tasks have changed
-    most: int = 0  # so many are answered at most; 0: all are
+    opens: Callable[[Item], str] | None = None  # the line after `:` that opens the item's own page
+    extra_columns: tuple[Column, ...] = ()  # shown by the app, not by the command
+    live: bool = False  # loaded again whenever tasks change
+    limit: int = 0  # the server returns at most so many items; 0 means all
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Those of the command, and those that only the app has."""
-        return self.view.columns + self.extra
+        """Return the columns of the command, then those of the app."""
+        return self.view.columns + self.extra_columns

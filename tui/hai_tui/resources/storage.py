@@ -1,11 +1,11 @@
-"""Storage that programs see, and the rules that say who sees what."""
+"""Mounts, which make storage visible to programs, and the rules that say which user sees which mount."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hai_tui.resources.resource_spec import YES_NO, Answers, Field, ResourceSpec, Verb
+from hai_tui.resources.resource_spec import YES_NO, Answers, Field, ResourceSpec, Verb, delete_verb
 from hai_tui.views.storage import MOUNTS, RULES
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ RESOURCES = (
             Verb(
                 "a",
                 "new",
-                lambda client, made: client.storage.create_rule(made),
+                lambda client, rule: client.storage.create_rule(rule),
                 _rule,
                 (
                     Field("owners", lambda r: "public"),
@@ -58,13 +58,7 @@ RESOURCES = (
                 new=True,
                 right="manage_storage",
             ),
-            Verb(
-                "ctrl+d",
-                "delete",
-                lambda client, r: client.storage.delete_rule(r.id),
-                needs_confirmation=True,
-                right="manage_storage",
-            ),
+            delete_verb(lambda client, r: client.storage.delete_rule(r.id), right="manage_storage"),
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""Who may do what: users and rights; and what everybody did."""
+"""Users, the rights that they hold, and the audit log of their calls."""
 
 from __future__ import annotations
 
@@ -6,8 +6,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hai.client.text.formatting import enum_name
-from hai_tui.resources.resource_spec import YES_NO, Answers, Field, ResourceSpec, Verb
-from hai_tui.resources.subject_fields import EXPIRES, IS_GROUP, set_expiry
+from hai_tui.resources.resource_spec import (
+    EXPIRES,
+    IS_GROUP,
+    YES_NO,
+    Answers,
+    Field,
+    ResourceSpec,
+    Verb,
+    delete_verb,
+)
 from hai_tui.views.accounts import AUDIT, GRANTS, USERS
 
 if TYPE_CHECKING:
@@ -16,10 +24,10 @@ if TYPE_CHECKING:
     from hai.v1.user_pb2 import Grant, User
 
 ROLES = ("user", "operator", "admin")
-_CALLS = 1000  # the newest ones; `hai audit` finds others
+_MAX_AUDIT_ROWS = 1000  # the newest ones; `hai audit` finds older ones
 
 
-def _role(user: User) -> str:
+def _role_name(user: User) -> str:
     from hai.v1.user_pb2 import Role
 
     return enum_name(Role, user.role).lower()
@@ -28,29 +36,29 @@ def _role(user: User) -> str:
 def _user(item: User | None, answers: Answers) -> User:
     from hai.v1.user_pb2 import Role, User
 
-    made = User()
+    user = User()
     if item is not None:
-        made.CopyFrom(item)
-    made.name = made.name or answers.text("name")
-    made.role = Role.Value(f"ROLE_{answers.choice('role', ROLES).upper()}")
-    made.groups[:] = answers.list_of("groups")
-    made.rights[:] = answers.list_of("rights")
-    made.uid = answers.number("uid")
-    made.active = answers.choice("active", YES_NO) == "yes"
-    return made
+        user.CopyFrom(item)
+    user.name = user.name or answers.text("name")
+    user.role = Role.Value(f"ROLE_{answers.choice('role', ROLES).upper()}")
+    user.groups[:] = answers.list_of("groups")
+    user.rights[:] = answers.list_of("rights")
+    user.uid = answers.number("uid")
+    user.active = answers.choice("active", YES_NO) == "yes"
+    return user
 
 
-def _toggled(item: User, answers: Answers) -> User:
+def _ban_or_unban(item: User, answers: Answers) -> User:
     from hai.v1.user_pb2 import User
 
-    made = User()
-    made.CopyFrom(item)
-    made.active = not made.active
-    return made
+    user = User()
+    user.CopyFrom(item)
+    user.active = not user.active
+    return user
 
 
 _USER_FIELDS = (
-    Field("role", lambda u: _role(u) if u else "user", ROLES),
+    Field("role", lambda u: _role_name(u) if u else "user", ROLES),
     Field("groups", lambda u: ",".join(u.groups) if u else ""),
     Field("rights", lambda u: ",".join(u.rights) if u else ""),
     Field("uid", lambda u: str(u.uid) if u else "0"),
@@ -61,19 +69,19 @@ _USER_FIELDS = (
 def _grant(item: Any, answers: Answers) -> Grant:
     from hai.v1.user_pb2 import Grant
 
-    made = Grant(
+    grant = Grant(
         subject=answers.text("subject"),
         subject_is_group=answers.flag("subject_is_group"),
         right=answers.text("right"),
     )
-    set_expiry(made, answers)
-    return made
+    answers.set_expiry(grant)
+    return grant
 
 
-async def _audit(client: Client) -> Sequence[AuditRow]:
+async def _audit_rows(client: Client) -> Sequence[AuditRow]:
     from hai.v1.audit_service_pb2 import ListAuditRowsRequest
 
-    return (await client.audit.page(ListAuditRowsRequest(page_size=_CALLS))).rows
+    return (await client.audit.page(ListAuditRowsRequest(page_size=_MAX_AUDIT_ROWS))).rows
 
 
 RESOURCES = (
@@ -85,8 +93,8 @@ RESOURCES = (
             Verb(
                 "a",
                 "new",
-                lambda client, made: client.users.create(made),
-                lambda item, answers: _user(None, answers),
+                lambda client, user: client.users.create(user),
+                _user,
                 (Field("name"), *_USER_FIELDS),
                 new=True,
                 right="manage_users",
@@ -94,7 +102,7 @@ RESOURCES = (
             Verb(
                 "e",
                 "edit",
-                lambda client, made: client.users.update(made),
+                lambda client, user: client.users.update(user),
                 _user,
                 _USER_FIELDS,
                 right="manage_users",
@@ -102,8 +110,8 @@ RESOURCES = (
             Verb(
                 "B",
                 "ban",
-                lambda client, made: client.users.update(made),
-                _toggled,
+                lambda client, user: client.users.update(user),
+                _ban_or_unban,
                 needs_confirmation=True,
                 right="manage_users",
             ),
@@ -117,20 +125,18 @@ RESOURCES = (
             Verb(
                 "a",
                 "grant",
-                lambda client, made: client.users.grant(made),
+                lambda client, grant: client.users.grant(grant),
                 _grant,
                 (Field("subject"), IS_GROUP, Field("right"), EXPIRES),
                 new=True,
                 right="grant_rights",
             ),
-            Verb(
-                "ctrl+d",
-                "revoke",
+            delete_verb(
                 lambda client, g: client.users.revoke(g.subject, g.right, g.subject_is_group),
-                needs_confirmation=True,
+                name="revoke",
                 right="grant_rights",
             ),
         ),
     ),
-    ResourceSpec("audit", AUDIT, _audit, most=_CALLS),
+    ResourceSpec("audit", AUDIT, _audit_rows, limit=_MAX_AUDIT_ROWS),
 )

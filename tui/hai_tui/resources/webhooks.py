@@ -1,35 +1,34 @@
-"""Whom the server tells what becomes of one's tasks."""
+"""Webhooks: addresses to which the server reports what happens to a user's tasks."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hai_tui.i18n import text
-from hai_tui.resources.resource_spec import Answers, Field, ResourceSpec, Verb, unchanged_fields
+from hai_tui.resources.resource_spec import (
+    Answers,
+    Field,
+    ResourceSpec,
+    Verb,
+    delete_verb,
+    prefilled_fields,
+)
 from hai_tui.views.accounts import WEBHOOK_FORMATS, WEBHOOKS
 
 if TYPE_CHECKING:
     from hai.v1.webhook_service_pb2 import SetWebhookResponse, Webhook
 
-_MORE = (
+_NEWS_AND_FORMAT = (
     Field("news", lambda item: ", ".join(item.news) if item else "ended"),
     Field("format", lambda item: item.format if item else WEBHOOK_FORMATS[0], WEBHOOK_FORMATS),
 )
 
 
-def _new(item: Any, answers: Answers) -> Webhook:
-    return _webhook_of(answers.text("name"), answers)
-
-
-def _changed(item: Webhook, answers: Answers) -> Webhook:
-    return _webhook_of(item.name, answers)
-
-
-def _webhook_of(name: str, answers: Answers) -> Webhook:
+def _webhook(item: Webhook | None, answers: Answers) -> Webhook:
     from hai.v1.webhook_service_pb2 import Webhook
 
     return Webhook(
-        name=name,
+        name=item.name if item is not None else answers.text("name"),
         url=answers.text("url"),
         news=answers.list_of("news"),
         format=answers.choice("format", WEBHOOK_FORMATS),
@@ -37,7 +36,7 @@ def _webhook_of(name: str, answers: Answers) -> Webhook:
     )
 
 
-def _secret(answer: SetWebhookResponse) -> str:
+def _secret_text(answer: SetWebhookResponse) -> str:
     if not answer.secret or answer.webhook.format != "json":
         return text("webhook.made", name=answer.webhook.name)
     return text("webhook.secret", name=answer.webhook.name, secret=answer.secret)
@@ -52,19 +51,19 @@ RESOURCES = (
             Verb(
                 "a",
                 "new",
-                lambda client, made: client.webhooks.set(made),
-                _new,
-                (Field("name"), Field("url"), *_MORE, Field("tag")),
+                lambda client, webhook: client.webhooks.set(webhook),
+                _webhook,
+                (Field("name"), Field("url"), *_NEWS_AND_FORMAT, Field("tag")),
                 new=True,
-                result_text=_secret,
+                result_text=_secret_text,
                 clipboard_text=lambda answer: answer.secret,
             ),
             Verb(
                 "e",
                 "edit",
-                lambda client, made: client.webhooks.set(made),
-                _changed,
-                (*unchanged_fields(["url"]), *_MORE, *unchanged_fields(["tag"])),
+                lambda client, webhook: client.webhooks.set(webhook),
+                _webhook,
+                (*prefilled_fields(["url"]), *_NEWS_AND_FORMAT, *prefilled_fields(["tag"])),
             ),
             Verb(
                 "t",
@@ -72,12 +71,7 @@ RESOURCES = (
                 lambda client, webhook: client.webhooks.test(webhook.name),
                 result_text=lambda error: error or text("webhook.taken"),
             ),
-            Verb(
-                "ctrl+d",
-                "delete",
-                lambda client, webhook: client.webhooks.delete(webhook.name),
-                needs_confirmation=True,
-            ),
+            delete_verb(lambda client, webhook: client.webhooks.delete(webhook.name)),
         ),
     ),
 )

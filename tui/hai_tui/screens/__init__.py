@@ -1,1 +1,1 @@
-"""One module a page; see hai_tui.page_registry for the table."""
+"""The pages of the app; hai_tui.page_registry lists them."""

@@ -1,4 +1,6 @@
-"""A form over the page: one line a field, what is wrong beside each, closed only by an answer that the server took."""
+"""A dialog with a form: one line for each field, errors beside them. It closes once the server has accepted the
+answers.
+"""
 
 from __future__ import annotations
 
@@ -19,23 +21,23 @@ from hai_tui.widgets.form.line import FormLine
 from hai_tui.widgets.plain import Label, plain
 
 Send = Callable[[Answers], Awaitable[Any]]
-"""Reads the answers, notes what is wrong with them, and sends them if nothing is."""
+"""Reads the answers, notes their errors, and sends them if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """What the server has answered."""
+class Sent:
+    """The answer of the server."""
 
     answer: Any
 
 
-def label(name: str) -> str:
-    """What a field is called."""
+def _label(name: str) -> str:
+    """Return the label of a field."""
     return text(f"field.{name}") if exists(f"field.{name}") else name
 
 
-class FormDialog(Dialog[Done | None]):
-    """Enter goes to the next field and on the last one sends; ctrl+s sends; esc leaves everything as it was."""
+class FormDialog(Dialog[Sent | None]):
+    """A form. Enter goes to the next field, and sends in the last one; ctrl+s sends; esc closes without sending."""
 
     DEFAULT_CSS = """
     FormDialog { align: center middle; background: $background 60%; }
@@ -58,11 +60,12 @@ class FormDialog(Dialog[Done | None]):
         self._heading, self._fields, self._item = title, tuple(fields), item
         self._send, self._now = send, now
         self._sending = False
-        self._questioned_values: dict[str, str] | None = None  # what was not sent at first
+        self._values_with_warnings: dict[str, str] | None = (
+            None  # sent if the user sends them again
+        )
         self._lines = {field.name: self._line(field) for field in self._fields}
 
     def compose(self) -> ComposeResult:
-        """The lines, what is wrong with no line of its own, the keys."""
         with VerticalScroll() as box:
             box.border_title = plain(self._heading)
             box.can_focus = False
@@ -71,7 +74,7 @@ class FormDialog(Dialog[Done | None]):
             yield Label(text("form.keys"), id="keys")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """The next field; from the last one on, send."""
+        """Go to the next field, or send in the last one."""
         event.stop()
         if event.input is self._lines[self._fields[-1].name].input:
             self.action_send()
@@ -79,41 +82,40 @@ class FormDialog(Dialog[Done | None]):
             self.focus_next()
 
     def action_send(self) -> None:
-        """Read, send, and close if it was taken."""
         if not self._sending:
             self._sending = True
-            self.run_worker(self._try(), exclusive=True)
+            self.run_worker(self._send_answers(), exclusive=True)
 
     def _line(self, field: Field) -> FormLine:
         key = f"field.{field.name}.hint"
         return FormLine(
             field.name,
-            label(field.name),
+            _label(field.name),
             field.value(self._item),
             hint=text(key) if exists(key) else "",
             choices=field.choices,
             secret=field.name == "password",
         )
 
-    async def _try(self) -> None:
+    async def _send_answers(self) -> None:
         values = {name: line.value for name, line in self._lines.items()}
-        answers = Answers(values, self._now, confirmed=values == self._questioned_values)
+        answers = Answers(values, self._now, warnings_accepted=values == self._values_with_warnings)
         general = ""
         try:
-            done = await self._send(answers)
-            if not answers.wrong:
-                self.dismiss(Done(done))
+            answer = await self._send(answers)
+            if not answers.errors:
+                self.dismiss(Sent(answer))
         except Invalid as error:
             general = self._assign_violations(error, answers)
         except HaiError as error:
             general = f"{error.message}\n{error.hint}".strip()
         self._sending = False
-        self._questioned_values = values if answers.questioned else None
+        self._values_with_warnings = values if answers.has_warnings else None
         if self.is_current:
-            self._show(answers, general)
+            self._show_errors(answers, general)
 
     def _assign_violations(self, error: Invalid, answers: Answers) -> str:
-        """Violations beside their fields; what has no field here."""
+        """Note violations in `answers`; return those that belong to no field of the form."""
         other_violations = []
         for violation in error.violations:
             path = violation.field
@@ -121,17 +123,19 @@ class FormDialog(Dialog[Done | None]):
             if field is None:
                 other_violations.append(str(violation))
             else:
-                answers.wrong[field.name] = violation.message
+                answers.errors[field.name] = violation.message
         return "\n".join(other_violations) if error.violations else error.message
 
-    def _show(self, answers: Answers, general: str) -> None:
+    def _show_errors(self, answers: Answers, general: str) -> None:
         for name, line in self._lines.items():
-            line.wrong(answers.wrong.get(name, ""))
+            line.show_error(answers.errors.get(name, ""))
         general_label = self.query_one("#general", Label)
         general_label.update(general)
         general_label.set_class(bool(general), "shown")
-        if answers.wrong:
-            next(self._lines[f.name] for f in self._fields if f.name in answers.wrong).input.focus()
+        if answers.errors:
+            next(
+                self._lines[f.name] for f in self._fields if f.name in answers.errors
+            ).input.focus()
 
 
 def _matches(field: Field, path: str) -> bool:

@@ -1,4 +1,4 @@
-"""`?`: the keys of the page, of the app and of lists, and what the signs mean."""
+"""The help dialog, on `?`: the keys of the page, of the app and of lists, and the glyphs of states."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hai_tui.style.theme import tones
 from hai_tui.widgets.dialogs.dialog import Dialog
 from hai_tui.widgets.plain import Static, Table, grid, plain
 
-_MOVES = (
+_MOVEMENT_KEYS = (
     ("↑ ↓ j k", "help.move.line"),
     ("pgup pgdn", "help.move.page"),
     ("g G", "help.move.ends"),
@@ -32,7 +32,7 @@ _STATES = (
 
 
 class HelpDialog(Dialog[None]):
-    """Lies over the page; refused actions are struck out and say why."""
+    """The help of a page. An action that is refused is dimmed, with the reason."""
 
     DEFAULT_CSS = """
     HelpDialog { align: center middle; background: $background 60%; }
@@ -50,7 +50,6 @@ class HelpDialog(Dialog[None]):
         self._page = page
 
     def compose(self) -> ComposeResult:
-        """One table a heading."""
         with VerticalScroll() as box:
             box.border_title = plain(f"{self._page.title_text()} · {text('help.close')}")
             page_actions = list(self._page.actions())
@@ -59,7 +58,9 @@ class HelpDialog(Dialog[None]):
             yield Static(_heading("help.page"))
             yield Static(self._rows(page_actions))
             yield Static(_heading("help.moving"))
-            yield Static(_table((keys, text(description), "") for keys, description in _MOVES))
+            yield Static(
+                _table((keys, text(description), "") for keys, description in _MOVEMENT_KEYS)
+            )
             yield Static(_heading("help.global"))
             yield Static(self._rows(a for a in app_actions if not a.name.startswith("page.")))
             yield Static(_heading("help.pages"))
@@ -68,11 +69,9 @@ class HelpDialog(Dialog[None]):
             yield Static(self._legend())
 
     def action_down(self) -> None:
-        """Scroll."""
         self.query_one(VerticalScroll).scroll_down(animate=False)
 
     def action_up(self) -> None:
-        """Scroll."""
         self.query_one(VerticalScroll).scroll_up(animate=False)
 
     def _rows(self, actions: Iterable[Action]) -> Table:
@@ -82,9 +81,8 @@ class HelpDialog(Dialog[None]):
         styles = tones(self.app.current_theme)
         line = Text()
         for state in _STATES:
-            line.append(
-                f"{state_style(state).glyph} {state}", styles[state_style(state).tone]
-            ).append("   ")
+            style = state_style(state)
+            line.append(f"{style.glyph} {state}", styles[style.tone]).append("   ")
         return line
 
 
@@ -93,12 +91,12 @@ def _heading(key: str) -> Text:
 
 
 def _table(rows: Iterable[tuple[str, str, str]]) -> Table:
-    """Two entries a line, so that most pages need no scrolling."""
+    """Return a table with two entries in each line, so that most pages need no scrolling."""
     table = grid(padding=(0, 2), expand=True)
     for _ in range(2):
         table.add_column(width=10, no_wrap=True, style="bold")
         table.add_column(ratio=1)
-    cells = [(keys, _sentence(description, refused)) for keys, description, refused in rows]
+    cells = [(keys, _description(label, refusal)) for keys, label, refusal in rows]
     cells += [("", Text())] * (len(cells) % 2)
     half = len(cells) // 2
     for left, right in zip(cells[:half], cells[half:], strict=True):
@@ -106,9 +104,9 @@ def _table(rows: Iterable[tuple[str, str, str]]) -> Table:
     return table
 
 
-def _sentence(description: str, refused: str) -> Text:
-    if not refused:
-        return Text(description)
-    if description in refused:  # most refusals begin with what is refused
-        return Text(refused, "dim italic")
-    return Text(description, "dim").append(f" · {refused}", "italic")
+def _description(label: str, refusal: str) -> Text:
+    if not refusal:
+        return Text(label)
+    if label in refusal:  # most refusals name the action
+        return Text(refusal, "dim italic")
+    return Text(label, "dim").append(f" · {refusal}", "italic")

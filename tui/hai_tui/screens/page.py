@@ -1,4 +1,4 @@
-"""The base class of pages: path, banner, content, status line and keys; actions by key, footer, help and palette."""
+"""The base class of pages: path, banner, content, status line and keys, and how actions are run."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ Answer = TypeVar("Answer")
 
 
 class Page(Screen[None]):
-    """A page. Subclasses give `content`, `actions`, and what they need of the hooks below.
+    """A page. Subclasses define `content`, `actions`, and the hooks that they need.
 
-    Hooks: `title` (last crumb), `opened` (mounted: start workers and streams here), `tasks_changed`
-    (ids, at most ten times a second), `link_changed`, `page_resumed` (back on top).
+    Hooks: `title_text` (the last part of the path), `opened` (the page is mounted: start workers and streams here),
+    `tasks_changed` (at most ten times a second), `link_changed`, `page_resumed` (the page is on top again).
     Streams and requests run as workers of the page, so they end with it.
     """
 
@@ -50,19 +50,19 @@ class Page(Screen[None]):
     Page > #content { height: 1fr; }
     Page > #foot { height: 1; }
     """
-    BLANK = True  # every cell of it is covered: it need not be styled line by line at each key
-    focused: Reactive[Widget | None] = Reactive(None, repaint=False)  # who looks otherwise draws it
-    AUTO_FOCUS = ""  # `focus_content` decides; else a hidden line would take the keys
+    BLANK = True  # widgets cover every cell, so the page itself is not styled at each key
+    # Widgets that look different with the focus draw themselves.
+    focused: Reactive[Widget | None] = Reactive(None, repaint=False)
+    AUTO_FOCUS = ""  # `focus_content` decides; else the hidden prompt would take the keys
     entry: PageEntry
     arguments: tuple[str, ...] = ()
 
     @property
     def hai(self) -> BaseApp:
-        """The app, by its own type."""
+        """Return the app with its own type."""
         return cast("BaseApp", self.app)
 
     def compose(self) -> ComposeResult:
-        """The frame around the content."""
         yield TopLine()
         yield Banner()
         content = self.content()
@@ -70,53 +70,54 @@ class Page(Screen[None]):
         yield content
         yield StatusLine()
         keys = KeyLine(self.perform)
-        with Vertical(id="foot"):  # its own, so that the prompt comes and goes without the rest
-            yield Prompt(self.focus_content, instead_of=keys)
+        with Vertical(id="foot"):  # a container, so that the prompt moves nothing else
+            yield Prompt(self.focus_content, replaces=keys)
             yield keys
 
     def content(self) -> Widget:
-        """What the page shows between the lines."""
+        """Return the widget between the top line and the status line."""
         raise NotImplementedError
 
     def title_text(self) -> str:
-        """The last crumb."""
+        """Return the last part of the path in the top line."""
         return " ".join((self.entry.title, *self.arguments))
 
     def accepts_arguments(self, arguments: Sequence[str]) -> bool:
-        """True when it shows what these words open; it may turn to a part of it."""
+        """Return True if the page shows what the arguments request; the page may switch to that part of it."""
         return self.arguments == tuple(arguments)
 
     def actions(self) -> Sequence[Action]:
-        """What can be done here, the most important first."""
+        """Return the actions of the page, the most important first."""
         return ()
 
     def opened(self) -> None:
-        """The page is mounted; nothing was asked yet."""
+        """Hook: the page is mounted."""
 
     def tasks_changed(self, ids: set[int]) -> None:
-        """Tasks with these ids are not as they were."""
+        """Hook: tasks with these ids have changed."""
 
     def link_changed(self, link: ConnectionState) -> None:
-        """The connection stands differently."""
+        """Hook: the state of the connection has changed."""
 
     def refused(self, error: HaiError) -> None:
-        """What the page wanted to show, the server does not give; the note about it passes, this stays."""
+        """Hook: the server refuses what the page wants to show. The status line keeps the error after the
+        notification.
+        """
         self.hai.fail(error)
-        self.status(
-            Text(text("refused", message=error.message), tones(self.hai.current_theme)["bad"])
-        )
+        message = text("refused", message=error.message)
+        self.status(Text(message, tones(self.hai.current_theme)["bad"]))
 
     def page_resumed(self) -> None:
-        """The page is on top again."""
+        """Hook: the page is on top again."""
 
     def focus_content(self) -> None:
         """Give the keyboard to the content."""
         content = self.query_one("#content")
-        inside = (widget for widget in content.query("*") if widget.focusable)
-        self.set_focus(content if content.focusable else next(inside, None))
+        focusable = (widget for widget in content.query("*") if widget.focusable)
+        self.set_focus(content if content.focusable else next(focusable, None))
 
     def on_mount(self) -> None:
-        """Show the frame, then let the page begin, unless it was left before it came."""
+        """Show the frame and call `opened`, unless the page is closed again."""
         if is_closing(self):
             return
         self.focus_content()
@@ -124,22 +125,22 @@ class Page(Screen[None]):
         self.opened()
 
     def on_screen_resume(self) -> None:
-        """Back on top: the frame may have changed meanwhile."""
+        """Draw the frame again, which may have changed while another page was on top."""
         self.refresh_frame()
         self.page_resumed()
 
     @property
     def is_ready(self) -> bool:
-        """False before its parts have come, and from when it closes: answers may arrive that late."""
+        """Return whether the page can be drawn: it is mounted and not closing. Answers may arrive before and after."""
         return self.is_mounted and not is_closing(self) and bool(self.query("#foot"))
 
     @property
-    def on_top(self) -> bool:
-        """False while another page lies over it. Textual's is_current counts the page right below, too."""
+    def is_on_top(self) -> bool:
+        """Return whether no other page covers this one. (Textual's is_current is True for the page below, too.)"""
         return self.app.screen_stack[-1:] == [self]
 
     def refresh_frame(self) -> None:
-        """Draw crumbs, banner and keys again."""
+        """Draw the path, the banner and the keys again."""
         if not self.is_ready:
             return
         self.query_one(TopLine).show(self.hai.heading())
@@ -147,30 +148,26 @@ class Page(Screen[None]):
         self.refresh_keys()
 
     def refresh_keys(self) -> None:
-        """Draw the keys again: others may be allowed now."""
-        footer_actions = [
-            action for action in self.all_actions() if action.in_footer and action.key
-        ]
-        footer_actions.sort(
-            key=lambda action: action.name != "help"
-        )  # the key to all others comes first
-        self.query_one(KeyLine).show(
-            [(action, not self.refusal(action)) for action in footer_actions]
-        )
+        """Draw the keys again; other actions may be allowed now."""
+        actions = [action for action in self.all_actions() if action.in_footer and action.key]
+        actions.sort(key=lambda action: action.name != "help")  # help comes first
+        self.query_one(KeyLine).show([(action, not self.refusal(action)) for action in actions])
 
     def all_actions(self) -> list[Action]:
-        """Those of the page, then those of the app; of one key the page's own counts."""
+        """Return the actions of the page, then those of the app whose keys the page does not use."""
         page_actions = list(self.actions())
         used_keys = {key for action in page_actions for key in action.key.split(",")}
         return page_actions + [a for a in self.hai.actions() if not a.key or a.key not in used_keys]
 
     def refusal(self, action: Action) -> str:
-        """Why it can not be done now; empty: it can."""
+        """Return why the caller cannot use the action now; empty if they can."""
         return refusal(action, self.hai.caller, readonly=self.hai.options.readonly)
 
     async def on_key(self, event: events.Key) -> None:
-        """Keys that no widget wanted are actions; what was typed after one that opened a page is for that page."""
-        if not self.on_top:
+        """Run the action of a key that no widget has handled. A key typed after one that opened a page goes to that
+        page.
+        """
+        if not self.is_on_top:
             event.stop()
             self.app.post_message(events.Key(event.key, event.character))
             return
@@ -190,9 +187,11 @@ class Page(Screen[None]):
                 return
 
     async def _run_widget_binding(self, key: str) -> bool:
-        """True when the widget that has the keyboard, or one around it, has the key for itself.
+        """Run the binding of the focused widget, or of a widget around it; return False if there is none.
 
-        It is done here, not where Textual does it: an action typed after `j` is for the row that it leads to.
+        Textual would run it after the page's own actions. Here it runs first, so that an action typed after `j`
+        applies to the
+        row to which `j` moves.
         """
         widget: Widget | None = self.focused
         while widget is not None and widget is not self:
@@ -203,7 +202,7 @@ class Page(Screen[None]):
         return False
 
     def perform(self, action: Action) -> None:
-        """Do it, or say why not; ask first where that is wanted."""
+        """Run the action, after a confirmation if it needs one; if it is refused, say why."""
         if reason := self.refusal(action):
             self.hai.say(reason, warning=True)
             return
@@ -211,39 +210,39 @@ class Page(Screen[None]):
         if question:
             self.start(self._after_confirmation(self.confirm(question), action))
             return
-        done = action.handler()  # at once: what is typed next belongs to a prompt that it opens
-        if isawaitable(done):
-            self.start(done)
+        work = action.handler()  # at once: the keys that follow belong to a prompt that it opens
+        if isawaitable(work):
+            self.start(work)
 
     def start(self, work: Awaitable[None]) -> None:
-        """Let the rest of an action run; what the server refuses is told."""
+        """Run the rest of an action in the background; show its error as a notification."""
         self.run_worker(self._report_errors(work), group="actions")
 
     async def _after_confirmation(self, confirmed: Awaitable[bool], action: Action) -> None:
         if await confirmed:
-            done = action.handler()
-            if isawaitable(done):
-                await done
+            work = action.handler()
+            if isawaitable(work):
+                await work
 
-    async def _report_errors(self, done: Awaitable[None]) -> None:
+    async def _report_errors(self, work: Awaitable[None]) -> None:
         try:
-            await done
+            await work
         except HaiError as error:
             self.hai.fail(error)
 
-    def ask(self, question: Dialog[Answer]) -> Awaitable[Answer]:
-        """The answer to a question over the page, which is there at once: keys that are typed next are for it."""
+    def ask(self, dialog: Dialog[Answer]) -> Awaitable[Answer]:
+        """Open a dialog and return its answer. It opens at once, because the keys that follow belong to it."""
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self.app.push_screen(question, answer.set_result)  # type: ignore[arg-type]
-        return asyncio.shield(answer)  # who waits may go first
+        self.app.push_screen(dialog, answer.set_result)  # type: ignore[arg-type]
+        return asyncio.shield(answer)  # the caller may be cancelled before the answer comes
 
-    def confirm(self, question: str, typed: str = "") -> Awaitable[bool]:
-        """Ask; with `typed` that word must be written out."""
-        return self.ask(ConfirmDialog(question, typed))
+    def confirm(self, question: str, word_to_type: str = "") -> Awaitable[bool]:
+        """Ask yes or no; with `word_to_type`, only that word means yes."""
+        return self.ask(ConfirmDialog(question, word_to_type))
 
     async def save(self, path: Path, write: Callable[[], Awaitable[str]]) -> None:
-        """Write a file, asked first where it would replace one; `write` answers with what is said then."""
-        exists = await asyncio.to_thread(os.path.exists, path)  # False of a name that can not be
+        """Write a file; ask first if it exists. `write` returns the notification to show afterwards."""
+        exists = await asyncio.to_thread(os.path.exists, path)  # False for an invalid name
         if exists and not await self.confirm(text("save.exists", path=path)):
             return
         try:
@@ -252,11 +251,11 @@ class Page(Screen[None]):
             self.hai.say(text("save.cannot", path=path, error=error.strerror), warning=True)
 
     def ask_line(self, question: Question) -> None:
-        """Ask for one line at the bottom."""
+        """Ask for one line in the prompt."""
         self.query_one(Prompt).ask(question)
 
     def status(self, sentence: str | Text) -> None:
-        """Write the status line."""
+        """Show a text in the status line."""
         if self.is_ready:
             self.query_one(StatusLine).set_text(sentence)
 
@@ -267,9 +266,9 @@ class Page(Screen[None]):
         *,
         group: str = "fetch",
     ) -> None:
-        """Ask the server in the background and show the answer; a newer question of the group replaces it.
+        """Send a request in the background and show the answer. A newer request of the group replaces an older one.
 
-        While the server is away it is asked again by itself; the banner says so.
+        While the server is away, the request is sent again and again; the banner says so.
         """
 
         async def load() -> None:
@@ -286,12 +285,14 @@ class Page(Screen[None]):
         run_in_background(self, load, group=group, exclusive=True)
 
     async def call(self, request: Callable[[Client], Awaitable[Answer]]) -> Answer:
-        """One request of an action, within its deadline. Raises HaiError, which is shown if nobody catches it."""
+        """Send one request of an action, within its deadline. Raises HaiError, which `start` shows if nobody catches
+        it.
+        """
         return await request(await self.hai.session.client())
 
 
 def make_page(entry: PageEntry, arguments: Sequence[str] = ()) -> Page:
-    """A new page. Its module is imported when it is first opened."""
+    """Return a new page. Its module is imported when it is first opened."""
     module, name = entry.class_path.split(":")
     page: Page = getattr(import_module(f"hai_tui.screens.{module}"), name)(*arguments)
     page.entry, page.arguments = entry, tuple(arguments)

@@ -1,4 +1,4 @@
-"""`P`: which of the stored servers to speak to."""
+"""The dialog on `P`: switches to another stored server profile."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hai_tui.widgets.plain import Label, OptionList, plain
 
 
 class ProfileDialog(Dialog[str | None]):
-    """Answers with the chosen name; None: leave it as it is."""
+    """Returns the name of the chosen profile, or None."""
 
     DEFAULT_CSS = """
     ProfileDialog { align: center middle; background: $background 60%; }
@@ -33,22 +33,20 @@ class ProfileDialog(Dialog[str | None]):
         self._current, self._profiles = current, profiles
 
     def compose(self) -> ComposeResult:
-        """One line a profile; the current one is marked."""
         with Vertical() as box:
             box.border_title = plain(text("profile.title"))
             yield OptionList(*map(self._option, self._profiles))
             yield Label(text("profile.keys"))
 
     def on_mount(self) -> None:
-        """The cursor begins on the current one."""
+        """Put the cursor on the current profile."""
         names = [profile.name for profile in self._profiles]
         if self._current in names:
             self.query_one(OptionList).highlighted = names.index(self._current)
 
     def _option(self, profile: Profile) -> Option:
-        sign = "●" if profile.name == self._current else " "
-        return Option(f"{sign} {profile.name:<20} {profile.server}", id=profile.name)
+        mark = "●" if profile.name == self._current else " "
+        return Option(f"{mark} {profile.name:<20} {profile.server}", id=profile.name)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """The answer."""
         self.dismiss(event.option.id)

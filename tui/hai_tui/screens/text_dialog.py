@@ -16,7 +16,7 @@ from hai_tui.widgets.plain import Static, plain
 
 
 class TextDialog(Dialog[None]):
-    """With `language` the text is coloured as it; `c` copies all of it, or `clipboard_text`."""
+    """Shows a text. With `language` it is highlighted; `c` copies all of it, or `clipboard_text`."""
 
     DEFAULT_CSS = """
     TextDialog { align: center middle; background: $background 60%; }
@@ -39,18 +39,15 @@ class TextDialog(Dialog[None]):
         self._clipboard_text = clipboard_text or content
 
     def compose(self) -> ComposeResult:
-        """One block of text."""
         with VerticalScroll() as box:
             box.border_title = plain(f"{self._heading} · {text('told.keys')}")
             yield Static(self._content())
 
     def action_copy(self) -> None:
-        """To the clipboard of the terminal."""
         self.app.copy_to_clipboard(self._clipboard_text)
         self.notify(text("said.copied", what=self._heading), markup=False)
 
     def action_scroll(self, lines: int) -> None:
-        """By a line."""
         self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
 
     def _content(self) -> Text | str:
@@ -58,5 +55,5 @@ class TextDialog(Dialog[None]):
             return self._text
         theme = "ansi_dark" if self.app.current_theme.dark else "ansi_light"
         content = Syntax("", self._language, theme=theme).highlight(self._text)
-        content.style = ""  # else it stands on patches of its own
+        content.style = ""  # the theme of the highlighter has another background
         return content

@@ -1,6 +1,6 @@
-"""The first start: no profile is stored, so ask for a server and a token, or start a server here.
+"""The screen of the first start, without a stored profile: connects to a server, or starts one on this machine.
 
-Nothing is stored before a call has proven that it works; the token is never shown or logged.
+A profile is stored after a call has succeeded; the token is never shown or logged.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
-from textual.widgets import Input
+from textual.widgets import Checkbox, Input
 
 from hai.client import profile as profiles
 from hai.client.errors import HaiError
 from hai.client.profile import Profile
 from hai_tui.i18n import text
-from hai_tui.widgets.form.checkbox import PlainCheckbox
 from hai_tui.widgets.form.ordered_input import OrderedInput
 from hai_tui.widgets.plain import Button, Label, plain
 
@@ -27,8 +26,14 @@ if TYPE_CHECKING:
     from hai_tui.base_app import BaseApp
 
 
+class PlainCheckbox(Checkbox):
+    """A checkbox that shows its state by a character; that of Textual shows it only by colour."""
+
+    BUTTON_INNER = property(lambda self: "X" if self.value else " ")
+
+
 class WizardScreen(Screen[None]):
-    """Address and token, tried before they are kept."""
+    """Asks for address and token, and tries them before it stores them."""
 
     DEFAULT_CSS = """
     WizardScreen { align: center middle; }
@@ -49,7 +54,6 @@ class WizardScreen(Screen[None]):
     ]
 
     def compose(self) -> ComposeResult:
-        """The form."""
         with Vertical() as box:
             box.border_title = plain(text("wizard.title"))
             yield Label(text("wizard.about"))
@@ -66,19 +70,18 @@ class WizardScreen(Screen[None]):
             yield Label(text("wizard.keys"))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Enter goes on; in the last field it connects."""
+        """Go to the token, or connect after the token."""
         if event.input.id == "server":
             self.query_one("#token", Input).focus()
         else:
             self._connect()
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
-        """One of the three."""
         match event.button.id:
             case "connect":
                 self._connect()
             case "up":
-                self.run_worker(self._start_here(), exclusive=True)
+                self.run_worker(self._start_server(), exclusive=True)
             case _:
                 self.app.exit(0)
 
@@ -101,13 +104,12 @@ class WizardScreen(Screen[None]):
         except HaiError as error:
             self._show_message(f"{error.message} {error.hint}".strip())
         except OSError as error:
-            self._show_message(
-                text("save.cannot", path=profiles.config_path(), error=error.strerror)
-            )
+            path = profiles.config_path()
+            self._show_message(text("save.cannot", path=path, error=error.strerror))
         else:
-            await self._go(profile)
+            await self._use(profile)
 
-    async def _start_here(self) -> None:
+    async def _start_server(self) -> None:
         self._show_message(text("wizard.starting"))
         up = [sys.executable, "-m", "hai_tui.cli.main", "up"]
         pipe = asyncio.subprocess.PIPE
@@ -118,9 +120,9 @@ class WizardScreen(Screen[None]):
         if process.returncode:
             self._show_message(output.decode(errors="replace").strip())
             return
-        await self._go(profiles.load("local"))
+        await self._use(profiles.load("local"))
 
-    async def _go(self, profile: Profile) -> None:
+    async def _use(self, profile: Profile) -> None:
         await cast("BaseApp", self.app).use(profile)
 
     def _show_message(self, sentence: str) -> None:

@@ -1,4 +1,8 @@
-"""A screen as SVG. Rich counts characters where it places text, so wide ones would push their line together."""
+"""Renders a screen as SVG.
+
+Rich positions text by counting characters, so a wide character would shift the rest of its line. Each one is
+therefore filled up with characters of no width.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +20,10 @@ if TYPE_CHECKING:
     from textual.app import App
 
 _ZERO_WIDTH = "\u200b"
-"""A character that takes no place: behind a wide one, characters and places are as many."""
 
 
-def picture(app: App[int], title: str) -> str:
-    """What stands on the screen now, the same each time."""
+def render_svg(app: App[int], title: str) -> str:
+    """Return the current screen as SVG; equal screens give equal texts."""
     width, height = app.size
     console = Console(
         width=width,
@@ -32,14 +35,16 @@ def picture(app: App[int], title: str) -> str:
         legacy_windows=False,
         safe_box=False,
     )
-    below = app._background_screens  # what shows through a dialog
+    below = app._background_screens  # visible around a dialog
     console.print(app.screen._compositor.render_update(full=True, screen_stack=below))
-    console._record_buffer[:] = [part for each in console._record_buffer for part in _parts(each)]
-    return _same_names(console.export_svg(title=title))
+    console._record_buffer[:] = [
+        p for each in console._record_buffer for p in _split_by_width(each)
+    ]
+    return _stable_class_names(console.export_svg(title=title))
 
 
-def _parts(segment: Segment) -> Iterator[Segment]:
-    """Wide characters apart from others: each part is drawn where its places begin."""
+def _split_by_width(segment: Segment) -> Iterator[Segment]:
+    """Yield runs of equally wide characters, each character filled up to its width."""
     if segment.text.isascii():
         yield segment
         return
@@ -48,6 +53,6 @@ def _parts(segment: Segment) -> Iterator[Segment]:
         yield Segment(filled, segment.style, segment.control)
 
 
-def _same_names(svg: str) -> str:
-    """Rich names its classes by a hash of the whole; a change of one cell shall be one line of a diff."""
+def _stable_class_names(svg: str) -> str:
+    """Remove the hash of the whole screen from class names, so that a change of one cell is one line of a diff."""
     return re.sub(r"terminal-\d+", "terminal", svg)

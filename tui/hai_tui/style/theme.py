@@ -1,4 +1,4 @@
-"""Three themes of our own, and the tones of `hai.client.text.state_style` as styles of the line API."""
+"""The three themes of the app, and the tones of `hai.client.text.state_style` as Rich styles."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ THEMES = (
 
 
 TONES = tuple(name.removeprefix("tone-") for name in _DARK)
-"""All tones."""
+"""The names of all tones."""
 
 
-def defaults() -> dict[str, str]:
-    """Values of the tones for themes that are not ours."""
+def default_variables() -> dict[str, str]:
+    """Return the colours of the tones for themes that do not define them."""
     return dict(_DARK)
 
 
 def tones(theme: Theme) -> dict[str, Style]:
-    """The style of each tone in a theme; bad is bold too."""
-    found = _tones.get(theme.name)
-    if found is None:
+    """Return the style of each tone in a theme; `bad` is bold, too."""
+    styles = _TONE_CACHE.get(theme.name)
+    if styles is None:
         colours = {**(_DARK if theme.dark else _LIGHT), **theme.variables}
-        found = {name: Style(color=colours[f"tone-{name}"], bold=name == "bad") for name in TONES}
-        _tones[theme.name] = found
-    return found
+        styles = {name: Style(color=colours[f"tone-{name}"], bold=name == "bad") for name in TONES}
+        _TONE_CACHE[theme.name] = styles
+    return styles
 
 
-_tones: dict[str, dict[str, Style]] = {}
+_TONE_CACHE: dict[str, dict[str, Style]] = {}

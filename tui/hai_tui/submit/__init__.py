@@ -1,1 +1,1 @@
-"""A task that is being written: yaml and form are two views of one text. Pure."""
+"""The draft of a task that a user writes: yaml and form are two views of one text. Pure."""

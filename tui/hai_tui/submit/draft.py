@@ -1,4 +1,4 @@
-"""The yaml of a task and, while it is valid, its spec. The yaml is authoritative; a form field is a path into it."""
+"""The draft of a task: its yaml and, while the yaml is valid, its spec. A form field is a path into the yaml."""
 
 from __future__ import annotations
 
@@ -40,68 +40,68 @@ FIELDS: tuple[str, ...] = (
     "task_type",
     "resource.is_spot",
 )
-"""Paths that have a line in the form, or lines; everything else is written as yaml."""
+"""Paths that the form shows; the user writes all others as yaml."""
 
 Value = str | Sequence[str]
-"""What stands in a line, or in the lines of a list."""
+"""The text of a line, or the texts of the lines of a list."""
 
-_YES = {"yes": "true", "no": "false"}
-_PARTS = re.compile(r"(?:services|options\.after)\[\d+\]|spec\.environments\[[^\]]*\]")
+_BOOLEANS = {"yes": "true", "no": "false"}
+_LIST_PART = re.compile(r"(?:services|options\.after)\[\d+\]|spec\.environments\[[^\]]*\]")
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A text, its spec when it can be read, and what is wrong with it."""
+    """A yaml text, its spec if the text can be read, and its violations."""
 
     text: str
     spec: TaskSpec | None
     violations: tuple[Violation, ...] = ()
 
-    def broken(self) -> tuple[Violation, ...]:
-        """What could not be read, else the rules that the spec breaks: all that takes no server to see."""
+    def find_violations(self) -> tuple[Violation, ...]:
+        """Return why the text cannot be read, or else the rules that the spec breaks. Needs no server."""
         if self.violations or self.spec is None:
             return self.violations
         return tuple(rule_violations(self.spec))
 
 
-def read(text: str) -> Draft:
-    """What a text means."""
+def read_draft(text: str) -> Draft:
+    """Return the draft of a yaml text; violations if it cannot be read."""
     try:
-        return Draft(text, read_spec(_lines(text), rules=False))
+        # `read_spec` takes a text without a line break for the name of a file.
+        return Draft(text, read_spec(text if "\n" in text else f"{text}\n", rules=False))
     except Invalid as error:
-        sentence = error.violations or (Violation("", error.message),)
-        return Draft(text, None, sentence)
+        return Draft(text, None, error.violations or (Violation("", error.message),))
     except HaiError as error:
         return Draft(text, None, (Violation("", error.message),))
 
 
-def write(spec: TaskSpec) -> Draft:
-    """The text of a spec."""
+def draft_of(spec: TaskSpec) -> Draft:
+    """Return the draft whose yaml describes the spec."""
     return Draft(to_yaml(spec), spec)
 
 
-def change(draft: Draft, path: str, value: Value) -> Draft:
-    """Another value of one field. A value that cannot be read is a violation of that field, and leaves the text as
-    it is.
+def set_field(draft: Draft, path: str, value: Value) -> Draft:
+    """Return the draft with another value of one field.
 
-    Violations of other fields stay: their lines still show what could not be read.
+    A value that cannot be read is a violation of the field and leaves the text unchanged. Violations of other fields
+    stay, because their lines still show the values that could not be read.
     """
     if draft.spec is None:
         return draft
     spec = TaskSpec()
     spec.CopyFrom(draft.spec)
     others = tuple(v for v in draft.violations if not v.field.startswith(path))
-    if wrong := _set(spec, path, value):
-        return Draft(draft.text, draft.spec, (*others, *wrong))
-    return replace(write(spec), violations=others)
+    if violations := _set(spec, path, value):
+        return Draft(draft.text, draft.spec, (*others, *violations))
+    return replace(draft_of(spec), violations=others)
 
 
 def _set(spec: TaskSpec, path: str, value: Value) -> tuple[Violation, ...]:
-    """Change the spec; what is wrong with the value."""
+    """Change the spec in place; return what is wrong with the value."""
     if not isinstance(value, str):
-        return list_fields.put(spec, path, value)
+        return list_fields.set_lines(spec, path, value)
     if path == "resource.is_spot":
-        value = _YES.get(value.strip().lower(), value)
+        value = _BOOLEANS.get(value.strip().lower(), value)
     try:
         apply_option(spec, f"{path}={value}")
     except Invalid as error:
@@ -112,22 +112,22 @@ def _set(spec: TaskSpec, path: str, value: Value) -> tuple[Violation, ...]:
     return ()
 
 
-def values(spec: TaskSpec) -> dict[str, Value]:
-    """What stands in each line of the form; nothing for what was not asked for."""
+def field_values(spec: TaskSpec) -> dict[str, Value]:
+    """Return the value of each line of the form; empty for a field that the spec does not set."""
     import yaml
 
     document = yaml.safe_load(to_yaml(spec))
-    found: dict[str, Value] = {
-        path: list_fields.rows(spec, path)
+    values: dict[str, Value] = {
+        path: list_fields.get_lines(spec, path)
         if path in list_fields.LISTS
-        else _field_text(_at(document, path), path)
+        else _field_text(_value_at(document, path), path)
         for path in FIELDS
     }
-    return {**found, "priority": priority_name(spec.priority) if found["priority"] else ""}
+    return {**values, "priority": priority_name(spec.priority) if values["priority"] else ""}
 
 
-def first() -> TaskSpec:
-    """A beginning for somebody who has never submitted anything."""
+def initial_spec() -> TaskSpec:
+    """Return the spec that the form shows to a user who has never submitted a task."""
     return TaskSpec(
         version=2,
         name="train",
@@ -136,29 +136,24 @@ def first() -> TaskSpec:
     )
 
 
-def again(spec: TaskSpec) -> TaskSpec:
-    """The same task with a name of its own: train-2 behind train."""
-    made = TaskSpec()
-    made.CopyFrom(spec)
-    match = re.fullmatch(r"(.*?)-(\d+)", made.name)
-    made.name = f"{match[1]}-{int(match[2]) + 1}" if match else f"{made.name}-2"
-    return made
+def resubmission_of(spec: TaskSpec) -> TaskSpec:
+    """Return a copy of the spec with a new name: train-2 after train."""
+    copy = TaskSpec()
+    copy.CopyFrom(spec)
+    match = re.fullmatch(r"(.*?)-(\d+)", copy.name)
+    copy.name = f"{match[1]}-{int(match[2]) + 1}" if match else f"{copy.name}-2"
+    return copy
 
 
 def field_of(violation: Violation) -> str:
-    """The line of the form that a violation belongs to; empty: none."""
+    """Return the line of the form to which a violation belongs; empty if there is none."""
     path = violation.field.removeprefix("task.")
-    if part := _PARTS.match(path):
+    if part := _LIST_PART.match(path):
         return part[0]
     return next((f for f in FIELDS if path == f or path.startswith((f"{f}[", f"{f}."))), "")
 
 
-def _lines(text: str) -> str:
-    """Text, never taken for the name of a file."""
-    return text if "\n" in text else f"{text}\n"
-
-
-def _at(document: Any, path: str) -> Any:
+def _value_at(document: Any, path: str) -> Any:
     for key in path.split("."):
         document = document.get(key) if isinstance(document, Mapping) else None
     return document

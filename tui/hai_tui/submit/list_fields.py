@@ -1,4 +1,7 @@
-"""Lists of a spec as lines of a form, a part a line: `SEED=7`, `board http 6006 tensorboard`, `12:ended`. Pure."""
+"""Lists of a spec as lines of a form, one line for each element. Pure.
+
+Examples: `SEED=7` (a variable), `board http 6006 tensorboard` (a service), `12:ended` (a task to wait for).
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,9 @@ from hai_tui.i18n import text
 
 VARIABLES, SERVICES, AFTER = "spec.environments", "services", "options.after"
 LISTS = (VARIABLES, SERVICES, AFTER)
-"""Paths whose parts have a line each."""
+"""Paths of the lists; each element has a line of its own."""
 
-_FIRST = re.compile(
+_DEPENDENCY = re.compile(
     r"\s*(?P<task>\d{1,18})\s*(?::\s*(?P<outcome>succeeded|failed|ended)\s*)?", re.ASCII
 )
 _SERVICE = re.compile(
@@ -28,8 +31,8 @@ _SERVICE = re.compile(
 )
 
 
-def rows(spec: TaskSpec, path: str) -> list[str]:
-    """What stands in the lines of a list."""
+def get_lines(spec: TaskSpec, path: str) -> list[str]:
+    """Return the lines of a list."""
     if path == VARIABLES:
         return [f"{name}={value}" for name, value in sorted(spec.spec.environments.items())]
     if path == AFTER:
@@ -37,72 +40,72 @@ def rows(spec: TaskSpec, path: str) -> list[str]:
     return [_service_line(service) for service in spec.services]
 
 
-def put(spec: TaskSpec, path: str, lines: Sequence[str]) -> tuple[Violation, ...]:
-    """Let the lines be the list; what is wrong with them."""
+def set_lines(spec: TaskSpec, path: str, lines: Sequence[str]) -> tuple[Violation, ...]:
+    """Replace the list by the elements that the lines describe; return what is wrong with the lines."""
     filled = [line for line in lines if line.strip()]
     if path == SERVICES:
         del spec.services[:]
-        spec.services.extend(_service(line) for line in filled)
+        spec.services.extend(_parse_service(line) for line in filled)
         return ()
     if path == AFTER:
-        return _put_after(spec, filled)
-    pairs = [_variable(line) for line in filled]
+        return _set_dependencies(spec, filled)
+    pairs = [_parse_variable(line) for line in filled]
     spec.spec.environments.clear()
     spec.spec.environments.update(pairs)
-    return tuple(_twice([name for name, _ in pairs]))
+    return tuple(_duplicate_violations([name for name, _ in pairs]))
 
 
-def _put_after(spec: TaskSpec, filled: Sequence[str]) -> tuple[Violation, ...]:
-    found = [_FIRST.fullmatch(line) for line in filled]
-    if not all(found):
-        unread = (i for i, match in enumerate(found) if not match)
+def _set_dependencies(spec: TaskSpec, lines: Sequence[str]) -> tuple[Violation, ...]:
+    matches = [_DEPENDENCY.fullmatch(line) for line in lines]
+    if not all(matches):
+        unread = (i for i, match in enumerate(matches) if not match)
         return tuple(Violation(f"{AFTER}[{i}]", text("submit.unread.after")) for i in unread)
-    firsts = [AfterSpec(task=int(m["task"]), outcome=m["outcome"] or "") for m in found if m]
+    after = [AfterSpec(task=int(m["task"]), outcome=m["outcome"] or "") for m in matches if m]
     del spec.options.after[:]
-    spec.options.after.extend(firsts)
+    spec.options.after.extend(after)
     return ()
 
 
-def paths(path: str, lines: Sequence[str]) -> list[str]:
-    """How what is wrong with each line is addressed; empty lines are nothing."""
-    found, index = [], 0
+def violation_paths(path: str, lines: Sequence[str]) -> list[str]:
+    """Return for each line the path that violations of it have; empty for an empty line."""
+    paths, index = [], 0
     for line in lines:
         if not line.strip():
-            found.append("")
+            paths.append("")
         elif path == VARIABLES:
-            found.append(_address(_variable(line)[0]))
+            paths.append(_variable_path(_parse_variable(line)[0]))
         else:
-            found.append(f"{path}[{index}]")
+            paths.append(f"{path}[{index}]")
         index += bool(line.strip())
-    return found
+    return paths
 
 
-def _variable(line: str) -> tuple[str, str]:
+def _parse_variable(line: str) -> tuple[str, str]:
     name, _, value = line.partition("=")
     return name.strip(), value
 
 
-def _twice(names: Sequence[str]) -> Iterator[Violation]:
+def _duplicate_violations(names: Sequence[str]) -> Iterator[Violation]:
     for name in sorted({name for name in names if names.count(name) > 1}):
-        yield Violation(_address(name), f"{name} stands there twice")
+        yield Violation(_variable_path(name), f"{name} stands there twice")
 
 
-def _address(name: str) -> str:
-    """As the server writes it."""
+def _variable_path(name: str) -> str:
+    """Return the path that the server writes in a violation of a variable."""
     return f"{VARIABLES}[{name[:64]}]"
 
 
-def _service(line: str) -> ServiceSpec:
-    found = _SERVICE.fullmatch(line)
-    assert found is not None  # a line with any sign begins with a name
-    port = int(found["port"] or 0)
+def _parse_service(line: str) -> ServiceSpec:
+    match = _SERVICE.fullmatch(line)
+    assert match is not None  # the first word of a line is a name, whatever it is
+    port = int(match["port"] or 0)
     return ServiceSpec(
-        name=found["name"],
-        type=found["type"] or ("http" if port else ""),
+        name=match["name"],
+        type=match["type"] or ("http" if port else ""),
         port=port,
-        rank=[int(rank) for rank in (found["rank"] or "").split(",") if rank],
-        rewrite_uri=found["rewrite"] is not None,
-        startup_script=found["script"],
+        rank=[int(rank) for rank in (match["rank"] or "").split(",") if rank],
+        rewrite_uri=match["rewrite"] is not None,
+        startup_script=match["script"],
     )
 
 
@@ -116,6 +119,6 @@ def _service_line(service: ServiceSpec) -> str:
         "rewrite" if service.rewrite_uri else "",
     ]
     head = " ".join(part for part in parts if part)
-    plain = f"{head} {service.startup_script}".rstrip()
-    misread = _service(plain).startup_script != service.startup_script
-    return f"{head} -- {service.startup_script}" if misread else plain
+    line = f"{head} {service.startup_script}".rstrip()
+    is_ambiguous = _parse_service(line).startup_script != service.startup_script
+    return f"{head} -- {service.startup_script}" if is_ambiguous else line

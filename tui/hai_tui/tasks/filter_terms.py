@@ -106,7 +106,7 @@ def make_term(term_text: str, me: str) -> Term:
     found = parse_term(term_text)
     if found is None or found.negated:
         part = term_text.strip('"').lower()
-        return Term(lambda tasks, now: [task for task in tasks if part in task.hay])
+        return Term(lambda tasks, now: [task for task in tasks if part in task.searched_text])
     key = _ALIASES.get(found.key, found.key)
     if key not in KEYS:
         raise FilterError(text("filter.key", name=found.key, near=_suggestion(key, KEYS)))

@@ -11,7 +11,7 @@ from rich.text import Text
 from hai_tui.formatting.charts import Series, area, mean, most
 from hai_tui.i18n import text
 from hai_tui.usage.series import RankSeries, cluster_series, rank_series
-from hai_tui.views.usage import heading, number
+from hai_tui.views.usage import format_number, usage_heading
 
 if TYPE_CHECKING:
     from hai.v1.usage_service_pb2 import ListClusterUsageResponse, ListTaskUsageResponse
@@ -27,8 +27,8 @@ def of_task(answers: Sequence[ListTaskUsageResponse], width: int, tones: Tones) 
     page, content = Text(), ""
     for answer in answers:
         series = rank_series(answer)
-        if series and heading(answer) != content:
-            content = heading(answer)
+        if series and usage_heading(answer) != content:
+            content = usage_heading(answer)
             page.append(f"{content}\n", "dim")
         page.append_text(_rank_charts(series, width, tones))
     return page if page else Text(text("none.usage"), "dim")
@@ -51,18 +51,20 @@ def of_cluster(answer: ListClusterUsageResponse, width: int, tones: Tones) -> Te
     """Return charts of nodes, GPUs and the queue."""
     if not answer.points:
         return Text(text("none.usage"), "dim")
-    page = Text(heading(answer) + "\n", "dim")
+    page = Text(usage_heading(answer) + "\n", "dim")
     for one in cluster_series(answer):
         facts = (mean(one.values), most(one.values), _last(one.values))
         content = _numbers(f"usage.{'gpu.of' if one.key == 'gpu' else one.key}", facts, one.unit)
-        total = text("usage.of", count=number(_last(one.total), one.unit)) if one.total else ""
+        total = (
+            text("usage.of", count=format_number(_last(one.total), one.unit)) if one.total else ""
+        )
         page.append("\n").append(f"{content}{total}\n", "bold")
         page.append_text(_chart(one.values, one.top, width, tones[_CLUSTER_TONES[one.key]]))
     return page
 
 
 def _numbers(key: str, facts: Sequence[float | None], unit: str) -> str:
-    average, highest, last = (number(value, unit) for value in facts)
+    average, highest, last = (format_number(value, unit) for value in facts)
     return text("usage.numbers", what=text(key), mean=average, most=highest, last=last)
 
 

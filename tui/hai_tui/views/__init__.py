@@ -1,4 +1,4 @@
 """Columns of each kind of resource, for the command line and the terminal app."""
 
 QUEUE_TASKS = 2000
-"""A server lists at most this many waiting tasks."""
+"""The server lists at most this many waiting tasks."""

@@ -14,17 +14,17 @@ from hai_tui.formatting.values import local, priority_name, since
 WEBHOOK_FORMATS = ("json", "slack", "discord", "feishu", "dingtalk")
 
 
-def level(quota: Quota) -> str:
-    """The level that a quota counts for; -1 counts all of them together."""
+def level_name(quota: Quota) -> str:
+    """Return the level to which a quota applies; ALL if it limits all levels together."""
     return "ALL" if quota.priority < 0 else priority_name(quota.priority)
 
 
-def until(time: Timestamp) -> str:
-    """An end, or that there is none."""
+def expiry_text(time: Timestamp) -> str:
+    """Return a point in time, or `never` if the field is not set."""
     return local(time) if time.seconds else "never"
 
 
-def _limit(share: Share) -> str:
+def _limit_text(share: Share) -> str:
     return str(share.limit) if share.HasField("limit") else "none"
 
 
@@ -52,16 +52,16 @@ USERS = View(
 
 QUOTAS = View(
     key="quotas",
-    name=lambda quota: f"{quota.subject}/{quota.group}/{level(quota)}",
+    name=lambda quota: f"{quota.subject}/{quota.group}/{level_name(quota)}",
     empty="none.quotas",
     columns=(
         Column("subject", lambda q, now: q.subject),
         Column("kind", lambda q, now: "group" if q.subject_is_group else "user"),
         Column("group", lambda q, now: q.group),
-        Column("level", lambda q, now: level(q)),
+        Column("level", lambda q, now: level_name(q)),
         Column("used", lambda q, now: str(q.used), right=True),
         Column("nodes", lambda q, now: str(q.nodes), right=True),
-        Column("expires", lambda q, now: until(q.expire_time)),
+        Column("expires", lambda q, now: expiry_text(q.expire_time)),
     ),
 )
 
@@ -75,7 +75,7 @@ SHARES = View(
         Column("held", lambda s, now: str(s.held), right=True),
         Column("guaranteed", lambda s, now: str(s.guaranteed), right=True),
         Column("weight", lambda s, now: str(s.weight), right=True),
-        Column("limit", lambda s, now: _limit(s), right=True),
+        Column("limit", lambda s, now: _limit_text(s), right=True),
     ),
 )
 
@@ -87,7 +87,7 @@ GRANTS = View(
         Column("subject", lambda g, now: g.subject),
         Column("kind", lambda g, now: "user group" if g.subject_is_group else "user"),
         Column("right", lambda g, now: g.right, folds=True),
-        Column("expires", lambda g, now: until(g.expire_time)),
+        Column("expires", lambda g, now: expiry_text(g.expire_time)),
     ),
 )
 
@@ -101,7 +101,7 @@ TOKENS = View(
         Column("holder", lambda t, now: t.holder or t.user, wide=True),
         Column("scope", lambda t, now: enum_name(TokenScope, t.scope)),
         Column("state", _token_state),
-        Column("expires", lambda t, now: until(t.expire_time)),
+        Column("expires", lambda t, now: expiry_text(t.expire_time)),
         Column("created", lambda t, now: local(t.create_time)),
         Column("description", lambda t, now: t.description or "-", folds=True),
     ),
@@ -123,13 +123,13 @@ MESSAGES = View(
         Column("author", lambda m, now: m.author),
         Column("for", lambda m, now: _recipient(m)),
         Column("text", lambda m, now: m.text, folds=True),
-        Column("expires", lambda m, now: until(m.expire_time), wide=True),
+        Column("expires", lambda m, now: expiry_text(m.expire_time), wide=True),
     ),
 )
 
 
-def _host(webhook: Webhook) -> str:
-    """The rest of a URL is often a secret, and screens are shared."""
+def _address_text(webhook: Webhook) -> str:
+    """Return scheme and host: the path of a URL is often a secret, and people share screens."""
     return "/".join(webhook.url.split("/")[:3])
 
 
@@ -139,7 +139,7 @@ WEBHOOKS = View(
     empty="none.webhooks",
     columns=(
         Column("name", lambda w, now: w.name),
-        Column("host", lambda w, now: _host(w)),
+        Column("host", lambda w, now: _address_text(w)),
         Column("on", lambda w, now: ",".join(w.news)),
         Column("tag", lambda w, now: w.tag or "-"),
         Column("format", lambda w, now: w.format),

@@ -1,4 +1,4 @@
-"""Columns of artifacts, and of the artifacts of a task."""
+"""Columns of artifacts, and of the artifacts that a task reads and writes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from hai_tui.formatting.table import Column, View
 from hai_tui.formatting.values import local
 
 
-def reference(artifact: Artifact) -> str:
-    """What commands take for it."""
+def artifact_reference(artifact: Artifact) -> str:
+    """Return the reference by which commands name the artifact: `[GROUP/]NAME[:VERSION]`."""
     group = f"{artifact.user_group}/" if artifact.user_group else ""
     version = f":{artifact.version}" if artifact.version else ""
     return f"{group}{artifact.name}{version}"
@@ -17,10 +17,10 @@ def reference(artifact: Artifact) -> str:
 
 ARTIFACTS = View(
     key="artifacts",
-    name=reference,
+    name=artifact_reference,
     empty="none.artifacts",
     columns=(
-        Column("artifact", lambda a, now: reference(a)),
+        Column("artifact", lambda a, now: artifact_reference(a)),
         Column("owner", lambda a, now: a.owner),
         Column("type", lambda a, now: a.type or "-"),
         Column("location", lambda a, now: a.location or "-", folds=True),
@@ -31,7 +31,7 @@ ARTIFACTS = View(
 
 TASK_ARTIFACTS = View(
     key="artifacts",
-    name=lambda mapped: reference(mapped.artifact),
+    name=lambda mapped: artifact_reference(mapped.artifact),
     empty="none.artifacts",
     columns=(
         Column("task", lambda m, now: str(m.task_id), right=True),
@@ -39,7 +39,7 @@ TASK_ARTIFACTS = View(
             "direction",
             lambda m, now: enum_name(ArtifactDirection, m.direction),
         ),
-        Column("artifact", lambda m, now: reference(m.artifact)),
+        Column("artifact", lambda m, now: artifact_reference(m.artifact)),
         Column("owner", lambda m, now: m.artifact.owner or "-"),
         Column("location", lambda m, now: m.artifact.location or "-", folds=True),
     ),

@@ -1,4 +1,4 @@
-"""How the servers in a cluster are shown."""
+"""Columns of the servers in a Kubernetes cluster."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ SERVERS = View(
 )
 
 
-def servers(pods: Mapping[str, Any]) -> Iterator[Server]:
-    """From what `kubectl get pods -o json` prints."""
+def servers_of_pods(pods: Mapping[str, Any]) -> Iterator[Server]:
+    """Yield one server for each pod in the output of `kubectl get pods -o json`."""
     for pod in pods["items"]:
         status = pod.get("status") or {}
         containers = status.get("containerStatuses") or []
@@ -37,12 +37,12 @@ def servers(pods: Mapping[str, Any]) -> Iterator[Server]:
             "restarts": sum(c["restartCount"] for c in containers),
             "node": pod["spec"].get("nodeName", ""),
             "image": pod["spec"]["containers"][0]["image"],
-            "why": _why(status, containers),
+            "why": _not_ready_reason(status, containers),
         }
 
 
-def _why(status: Mapping[str, Any], containers: list[Any]) -> str:
-    """Why it is not ready, in the cluster's words."""
+def _not_ready_reason(status: Mapping[str, Any], containers: list[Any]) -> str:
+    """Return the reason that Kubernetes gives for a pod that is not ready."""
     for container in containers:
         waiting = container.get("state", {}).get("waiting")
         if waiting:

@@ -1,4 +1,4 @@
-"""Columns of containers and services."""
+"""Columns of dev containers, of their services and of ports."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 _STATES = {"READY": "green", "FAILED": "red", "STOPPED": "dim"}
 
 
-def kind(task: Task) -> str:
-    """shared, dedicated or spot."""
+def container_kind(task: Task) -> str:
+    """Return shared, dedicated or spot."""
     resource = task.spec.resource
     if resource.is_spot:
         return "spot"
     return "shared" if resource.gpu or resource.cpu or resource.memory else "dedicated"
 
 
-def why(task: Task) -> str:
-    """Why it stands as it does; empty: there is nothing to say."""
+def reason_text(task: Task) -> str:
+    """Return why the container ended or waits; empty if it runs."""
     return task.reason or task.waiting.message
 
 
-def remark_of(task: Task) -> str:
-    """How it stands and why, in one sentence; empty: it runs."""
-    status_name, reason = status(task), why(task)
+def status_sentence(task: Task) -> str:
+    """Return a sentence with the status of the container and its reason; empty if it runs."""
+    status_name, reason = status(task), reason_text(task)
     if status_name == "RUNNING":
         return ""
     return text(
@@ -49,10 +49,10 @@ CONTAINERS = View(
         Column("name", lambda t, now: t.name, folds=True),
         Column("user", lambda t, now: t.user),
         Column("status", lambda t, now: status(t), style=style),
-        Column("kind", lambda t, now: kind(t)),
+        Column("kind", lambda t, now: container_kind(t)),
         Column("group", lambda t, now: t.group),
         Column("age", lambda t, now: since(t.create_time, now), right=True),
-        Column("why", lambda t, now: brief(why(t)) or "-", folds=True),
+        Column("why", lambda t, now: brief(reason_text(t)) or "-", folds=True),
         Column("node", lambda t, now: ",".join(r.node for r in t.run.ranks) or "-", wide=True),
         Column("created", lambda t, now: local(t.create_time), wide=True),
     ),
@@ -60,7 +60,6 @@ CONTAINERS = View(
 
 
 def service_state(service: ServiceStatus) -> str:
-    """In one word."""
     state = enum_name(ServiceState, service.state)
     return "-" if state == "UNSPECIFIED" else state
 
@@ -82,17 +81,17 @@ SERVICES = View(
 )
 
 
-def remarks(container: Container) -> list[str]:
-    """Sentences about its life."""
-    found = []
+def lifetime_sentences(container: Container) -> list[str]:
+    """Return sentences that say when the container ends."""
+    sentences = []
     if container.HasField("ends_at"):
-        found.append(text("container.ends", time=local(container.ends_at)))
+        sentences.append(text("container.ends", time=local(container.ends_at)))
     if container.HasField("idle_seconds"):
-        found.append(text("container.idle", span=span(container.idle_seconds)))
+        sentences.append(text("container.idle", span=span(container.idle_seconds)))
     if container.notice:
         until = local(container.notice_until)
-        found.append(text("container.leaves", until=until, notice=container.notice))
-    return found
+        sentences.append(text("container.leaves", until=until, notice=container.notice))
+    return sentences
 
 
 PORTS = View(

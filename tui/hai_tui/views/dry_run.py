@@ -1,6 +1,6 @@
-"""What `--dry-run` prints: the task, and as comments of its yaml what the scheduler would do with it.
+"""The output of `--dry-run`: the task as yaml, and as comments what the scheduler would do with it.
 
-So the output can still be submitted as it is.
+The output is a valid task file and can be submitted as it is.
 """
 
 from __future__ import annotations
@@ -20,49 +20,47 @@ _NEVER = 1
 
 
 def exit_code(answer: DryRunTaskResponse) -> int:
-    """0 when the task could ever start."""
+    """Return 0 if the task could ever start."""
     return _NEVER if answer.outcome == "NEVER" else 0
 
 
 def as_data(spec: TaskSpec, answer: DryRunTaskResponse) -> dict[str, Any]:
-    """The spec, and beside its fields `dry_run`."""
+    """Return the fields of the spec, and the server's answer in the field `dry_run`."""
     from hai_tui.formatting.documents import to_dict
 
-    found = to_dict(answer)
-    found.pop("task", None)
-    return to_dict(spec) | {"dry_run": found}
+    prediction = to_dict(answer)
+    prediction.pop("task", None)
+    return to_dict(spec) | {"dry_run": prediction}
 
 
 def as_yaml(spec: TaskSpec, answer: DryRunTaskResponse) -> str:
-    """The spec, and a comment."""
+    """Return the spec as yaml, and the server's answer as comments below it."""
     from hai.client.taskfile.spec import to_yaml
 
-    lines = (f"# {printable(line)}\n" for line in sentences(answer))
+    lines = (f"# {printable(line)}\n" for line in dry_run_sentences(answer))
     return to_yaml(spec) + "".join(lines)
 
 
-def sentences(answer: DryRunTaskResponse) -> Iterator[str]:
-    """What a person wants to know of it."""
+def dry_run_sentences(answer: DryRunTaskResponse) -> Iterator[str]:
+    """Yield what the scheduler would do, line by line: start or wait, whom it would suspend, and the quotas."""
     yield answer.message
-    yield from (f"  {_victim(victim)}" for victim in answer.victims)
-    yield from (f"  {_quota(row)}" for row in answer.quotas)
+    yield from (f"  {_victim_text(victim)}" for victim in answer.victims)
+    yield from (f"  {_quota_text(row)}" for row in answer.quotas)
     if answer.ahead:
         yield text("why.ahead")
-        yield from (f"  {ahead(other)}" for other in answer.ahead)
+        yield from (f"  {task_ahead_text(other)}" for other in answer.ahead)
     if answer.flips:
         yield text("why.help")
         yield from (f"  {flip.message}" for flip in answer.flips)
 
 
-def ahead(other: TaskAhead) -> str:
-    """One task that stands before it."""
-    nodes = "1 node" if other.node_count == 1 else f"{other.node_count} nodes"
-    return "  ".join(
-        part for part in (str(other.id), other.name, other.user, nodes, other.rule) if part
-    )
+def task_ahead_text(task: TaskAhead) -> str:
+    """Return one line about a task that is ahead in the queue."""
+    nodes = "1 node" if task.node_count == 1 else f"{task.node_count} nodes"
+    return "  ".join(filter(None, (str(task.id), task.name, task.user, nodes, task.rule)))
 
 
-def _victim(victim: Victim) -> str:
+def _victim_text(victim: Victim) -> str:
     facts = {"id": victim.id, "user": victim.user, "nodes": ", ".join(victim.nodes)}
     if victim.asked:
         return text("dry.leaving", **facts)
@@ -72,7 +70,7 @@ def _victim(victim: Victim) -> str:
     return text("dry.victim", **facts, lost=lost, cost=cost)
 
 
-def _quota(row: QuotaUse) -> str:
+def _quota_text(row: QuotaUse) -> str:
     name = text("dry.total") if row.priority < 0 else priority_name(row.priority)
     numbers = {key: f"{getattr(row, key):.4g}" for key in ("held", "allowed", "after")}
     return text("dry.quota", row=name, **numbers)

@@ -1,4 +1,4 @@
-"""What a task's time on nodes was worth, in sentences."""
+"""Sentences about the goodput of a task: how much of its time on nodes was useful work."""
 
 from __future__ import annotations
 
@@ -14,39 +14,41 @@ _BASES = {
 }
 
 
-def sentences(goodput: Goodput, now: float) -> Iterator[str]:
-    """Nothing for a task that has held no nodes."""
+def goodput_sentences(goodput: Goodput, now: float) -> Iterator[str]:
+    """Yield the sentences; none for a task that has held no nodes."""
     if not goodput.HasField("share"):
         return
-    yield _share(goodput)
+    yield _share_sentence(goodput)
     if goodput.checkpoints:
-        yield _checkpoints(goodput, now)
+        yield _checkpoint_sentence(goodput, now)
     if goodput.HasField("advised_interval_seconds"):
-        yield _advice(goodput)
+        yield _advice_sentence(goodput)
     if goodput.note:
         yield f"note: {goodput.note}"
 
 
-def _share(goodput: Goodput) -> str:
-    parts = [f"starting and leaving took {_short(goodput.overhead_seconds)}"]
+def _share_sentence(goodput: Goodput) -> str:
+    parts = [f"starting and leaving took {_duration(goodput.overhead_seconds)}"]
     if goodput.interruptions or goodput.lost_seconds >= 1:
         parts.append(f"{span(goodput.lost_seconds)} of work were lost")
-    return f"goodput {goodput.share:.1%} of {_short(goodput.held_seconds)}: {', '.join(parts)}"
+    return f"goodput {goodput.share:.1%} of {_duration(goodput.held_seconds)}: {', '.join(parts)}"
 
 
-def _checkpoints(goodput: Goodput, now: float) -> str:
+def _checkpoint_sentence(goodput: Goodput, now: float) -> str:
     ago = since(goodput.checkpoint_time, now)
-    cost = f", {_short(goodput.checkpoint_seconds)} each" if goodput.checkpoint_seconds else ""
+    cost = f", {_duration(goodput.checkpoint_seconds)} each" if goodput.checkpoint_seconds else ""
     every = (
-        f", one in {_short(goodput.interval_seconds)} of work" if goodput.interval_seconds else ""
+        f", one in {_duration(goodput.interval_seconds)} of work"
+        if goodput.interval_seconds
+        else ""
     )
     return f"checkpoints: {goodput.checkpoints}, the last one {ago} ago{cost}{every}"
 
 
-def _advice(goodput: Goodput) -> str:
+def _advice_sentence(goodput: Goodput) -> str:
     basis = _BASES[goodput.basis].format(span=span(goodput.between_interruptions_seconds))
-    return f"advised: a checkpoint every {_short(goodput.advised_interval_seconds)} ({basis})"
+    return f"advised: a checkpoint every {_duration(goodput.advised_interval_seconds)} ({basis})"
 
 
-def _short(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     return f"{seconds:.2g}s" if seconds < 10 else span(seconds)

@@ -1,4 +1,4 @@
-"""Columns of images and registries."""
+"""Columns of images, of checked images and of registries."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Scheduling settings of a group as they are typed and shown: `staying=2`, `demotion=ABOVE_NORMAL:NORMAL:30m`.
+"""Scheduling settings of a group as users type them: `staying=2`, `demotion=ABOVE_NORMAL:NORMAL:30m`.
 
-Names and kinds come from the contract; what a value may be is the server's to judge.
+The contract defines the names and types of the settings; the server checks the values.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Pair = tuple[str, str]
 
-NAMES: dict[str, str] = {
+SETTING_HINTS: dict[str, str] = {
     "ranking": "learned, attained or submitted",
     "demotion": "LEVEL:LOWER:TIME,… or none",
     "time_slices": "yes or no",
@@ -38,7 +38,7 @@ NAMES: dict[str, str] = {
     "relearn_seconds": "a time",
     "ahead_limit": "a number",
 }
-"""Settings, and what is typed for them. The contract is not loaded for help; a test holds this table against it."""
+"""What a user types for each setting. Help does not load the contract, so a test compares this table with it."""
 
 _LEVELS = ("urgent", "lifted_to", "auto_level_when_unlimited")
 _RANKINGS = ("learned", "attained", "submitted")
@@ -52,17 +52,19 @@ _CHOICES: dict[str, Iterable[str]] = {
 }
 
 
-class Name(click.ParamType[str]):
-    """The name of a setting."""
+class SettingNameType(click.ParamType[str]):
+    """A parameter that is the name of a setting."""
 
     name = "setting"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The name; a wrong one is told with the nearest."""
-        if value not in NAMES:
-            matches = get_close_matches(value, NAMES, n=1)
+        """Check the name; suggest the nearest one for a wrong name."""
+        if value not in SETTING_HINTS:
+            matches = get_close_matches(value, SETTING_HINTS, n=1)
             suggestion = (
-                f"did you mean {matches[0]}?" if matches else f"there are {', '.join(NAMES)}"
+                f"did you mean {matches[0]}?"
+                if matches
+                else f"there are {', '.join(SETTING_HINTS)}"
             )
             self.fail(f"there is no setting {value!r}; {suggestion}", param, ctx)
         return str(value)
@@ -70,102 +72,108 @@ class Name(click.ParamType[str]):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Names."""
+        """Offer the names."""
         from click.shell_completion import CompletionItem
 
-        return [CompletionItem(n, help=h) for n, h in NAMES.items() if n.startswith(incomplete)]
+        return [
+            CompletionItem(n, help=h) for n, h in SETTING_HINTS.items() if n.startswith(incomplete)
+        ]
 
 
-class Setting(click.ParamType[Pair]):
-    """`name=value`."""
+class SettingType(click.ParamType[Pair]):
+    """A parameter of the form `name=value`."""
 
     name = "setting=value"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Pair:
-        """Name and value, the latter not read yet."""
+        """Split name and value; the value is parsed later."""
         if isinstance(value, tuple):
             return value
-        name, equals, written = value.partition("=")
+        name, equals, value_text = value.partition("=")
         if not equals:
             self.fail(f"{value!r} is no setting; write one as staying=2", param, ctx)
-        return Name().convert(name, param, ctx), written
+        return SettingNameType().convert(name, param, ctx), value_text
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Names with their `=`; behind it, the words that are known."""
+        """Offer the names with `=`, and after it the words that the setting takes."""
         from click.shell_completion import CompletionItem
 
         name, equals, _ = incomplete.partition("=")
         if not equals:
-            return [CompletionItem(f"{n}=", help=h) for n, h in NAMES.items() if n.startswith(name)]
-        offers = (f"{name}={keyword}" for keyword in _CHOICES.get(name, ()))
-        return [CompletionItem(offer) for offer in offers if offer.startswith(incomplete)]
+            return [
+                CompletionItem(f"{n}=", help=h)
+                for n, h in SETTING_HINTS.items()
+                if n.startswith(name)
+            ]
+        settings = (f"{name}={keyword}" for keyword in _CHOICES.get(name, ()))
+        return [CompletionItem(s) for s in settings if s.startswith(incomplete)]
 
 
-def policy_of(pairs: Iterable[Pair]) -> SchedulingPolicy:
-    """The message of what was typed. Raises BadParameter."""
+def parse_policy(pairs: Iterable[Pair]) -> SchedulingPolicy:
+    """Return the message that the pairs describe. Raises BadParameter."""
     from hai.v1.policy_pb2 import Ranking, SchedulingPolicy
 
     policy = SchedulingPolicy()
-    for name, written in pairs:
+    for name, value_text in pairs:
         if name == "demotion":
-            policy.demotion.CopyFrom(_demotions(written))
+            policy.demotion.CopyFrom(_demotions(value_text))
         elif name == "ranking":
-            keyword = _choice(name, written.lower(), {keyword: keyword for keyword in _RANKINGS})
+            keyword = _choice(name, value_text.lower(), {keyword: keyword for keyword in _RANKINGS})
             policy.ranking = Ranking.Value(f"RANKING_{keyword.upper()}")
         else:
-            _set(policy, name, written)
+            _set(policy, name, value_text)
     return policy
 
 
-def _set(policy: SchedulingPolicy, name: str, written: str) -> None:
+def _set(policy: SchedulingPolicy, name: str, value_text: str) -> None:
     try:
-        setattr(policy, name, _value(name, written))
-    except ValueError:  # no number, or too large for the contract
-        raise click.BadParameter(f"{name} is {NAMES[name]}, not {written!r}") from None
+        setattr(policy, name, _value(name, value_text))
+    except ValueError:  # not a number, or too large for the contract
+        raise click.BadParameter(f"{name} is {SETTING_HINTS[name]}, not {value_text!r}") from None
 
 
-def _value(name: str, written: str) -> Any:
+def _value(name: str, value_text: str) -> Any:
     if name in _LEVELS:
-        return Priority().convert(written, None, None)
+        return Priority().convert(value_text, None, None)
     if name == "time_slices":
-        return _choice(name, written.lower(), _FLAGS)
+        return _choice(name, value_text.lower(), _FLAGS)
     if name.endswith("_seconds"):
-        return seconds(written)
-    if name == "default_quota" and written == "unlimited":
+        return seconds(value_text)
+    if name == "default_quota" and value_text == "unlimited":
         return -1
-    return float(written) if name in ("staying", "overhead_share") else int(written)
+    return float(value_text) if name in ("staying", "overhead_share") else int(value_text)
 
 
-def _choice(name: str, written: str, choices: dict[str, Any]) -> Any:
-    if written not in choices:
-        raise click.BadParameter(f"{name} is {NAMES[name]}, not {written!r}")
-    return choices[written]
+def _choice(name: str, value_text: str, choices: dict[str, Any]) -> Any:
+    if value_text not in choices:
+        raise click.BadParameter(f"{name} is {SETTING_HINTS[name]}, not {value_text!r}")
+    return choices[value_text]
 
 
-def _demotions(written: str) -> Any:
+def _demotions(value_text: str) -> Any:
     from hai.v1.policy_pb2 import Demotion, Demotions
 
     rows = []
-    for part in [] if written == "none" else written.split(","):
+    for part in [] if value_text == "none" else value_text.split(","):
         words = part.split(":")
         if len(words) != 3:
-            raise click.BadParameter(f"demotion is {NAMES['demotion']}, not {part!r}")
+            raise click.BadParameter(f"demotion is {SETTING_HINTS['demotion']}, not {part!r}")
         level, to = (Priority().convert(keyword, None, None) for keyword in words[:2])
         rows.append(Demotion(priority=level, to=to, after_seconds=seconds(words[2])))
     return Demotions(rows=rows)
 
 
-def settings_of(policy: SchedulingPolicy) -> dict[str, str]:
-    """What is set, as it would be typed."""
+def settings_text(policy: SchedulingPolicy) -> dict[str, str]:
+    """Return the settings of the policy as users would type them."""
     return {field.name: _setting_text(field.name, value) for field, value in policy.ListFields()}
 
 
 def _setting_text(name: str, value: Any) -> str:
     if name == "demotion":
         rows = (
-            f"{priority_name(r.priority)}:{priority_name(r.to)}:{_time(r.after_seconds)}"
+            f"{priority_name(r.priority)}:{priority_name(r.to)}:{_duration(r.after_seconds)}"
             for r in value.rows
         )
         return ",".join(rows) or "none"
@@ -176,11 +184,11 @@ def _setting_text(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if name.endswith("_seconds"):
-        return _time(value)
+        return _duration(value)
     return "unlimited" if name == "default_quota" and value < 0 else f"{value:g}"
 
 
-def _time(value: float) -> str:
-    """A span when it says all of it."""
-    short = span(value)
-    return short if seconds(short) == value else f"{value:g}"
+def _duration(value: float) -> str:
+    """Return a rounded span such as 15m if it is exact, else the number of seconds."""
+    rounded = span(value)
+    return rounded if seconds(rounded) == value else f"{value:g}"

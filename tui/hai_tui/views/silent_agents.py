@@ -1,4 +1,7 @@
-"""Silent agents as the command line and the terminal app show them, in the user's language."""
+"""Phrases about silent agents for the command line and the terminal app, in the user's language.
+
+Each function returns an empty text if the server hears all agents.
+"""
 
 from __future__ import annotations
 
@@ -20,29 +23,29 @@ if TYPE_CHECKING:
     from hai.v1.task_pb2 import Rank, Run, Task
 
 
-def silent_task(task: Task, now: float) -> str:
-    """`agent silent for 40 s`; empty while all agents of the task are heard."""
-    return silent_run(task.run, now)
+def task_silence_text(task: Task, now: float) -> str:
+    """Return a phrase about the silent agents of a task, such as `agent silent for 40 s`."""
+    return run_silence_text(task.run, now)
 
 
-def silent_cell(task: Task, now: float) -> str:
-    """The same for a cell with little room: it does not name the only silent rank."""
+def task_silence_cell(task: Task, now: float) -> str:
+    """Return a shorter phrase for a table cell; it does not name the only silent rank."""
     silence = silent_agents_of_run(task.run)
     return _phrase(without_rank_number(silence) if silence else None, now)
 
 
-def silent_run(run: Run, now: float) -> str:
-    """The same of a run."""
+def run_silence_text(run: Run, now: float) -> str:
+    """Return a phrase about the silent agents of a run."""
     return _phrase(silent_agents_of_run(run), now)
 
 
-def silent_rank(holder: Rank | NodeTenant, now: float) -> str:
-    """The same of one rank."""
-    return _phrase(silent_agent_of(holder), now)
+def rank_silence_text(rank: Rank | NodeTenant, now: float) -> str:
+    """Return a phrase about the agent of one rank."""
+    return _phrase(silent_agent_of(rank), now)
 
 
-def silent_node(node: Node, now: float) -> Iterator[str]:
-    """One phrase for each task with silent agents on the node: `task 12: agent silent for 40 s`."""
+def node_silence_texts(node: Node, now: float) -> Iterator[str]:
+    """Yield one phrase for each task with silent agents on the node: `task 12: agent silent for 40 s`."""
     for task, silence in sorted(silent_agents_on_node(node).items()):
         yield text("silent.task", id=task, silent=_phrase(silence, now))
 

@@ -1,4 +1,4 @@
-"""Columns of mounts, of the rules that they come from, and of datasets."""
+"""Columns of mounts, of mount rules and of datasets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hai_tui.formatting.table import Column, View
 from hai_tui.formatting.values import local
 
 
-def _kind(number: int) -> str:
+def _mount_kind(number: int) -> str:
     return enum_name(MountKind, number)
 
 
@@ -17,7 +17,7 @@ def _access(writable: bool) -> str:
     return "write" if writable else "read"
 
 
-def _when(rule: MountRule, now: float) -> str:
+def _conditions_text(rule: MountRule, now: float) -> str:
     code = [f"mount_code & {rule.mount_code}"] if rule.mount_code else []
     return " and ".join([*rule.conditions, *code]) or "-"
 
@@ -28,7 +28,7 @@ MOUNTS = View(
     empty="none.mounts",
     columns=(
         Column("path", lambda m, now: m.mount_path),
-        Column("kind", lambda m, now: _kind(m.kind)),
+        Column("kind", lambda m, now: _mount_kind(m.kind)),
         Column("access", lambda m, now: _access(m.writable)),
         Column("source", lambda m, now: m.source or "-", folds=True),
     ),
@@ -43,10 +43,10 @@ RULES = View(
         Column("action", lambda r, now: enum_name(MountAction, r.action)),
         Column("owners", lambda r, now: ",".join(r.owners)),
         Column("path", lambda r, now: r.mount_path),
-        Column("kind", lambda r, now: _kind(r.kind)),
+        Column("kind", lambda r, now: _mount_kind(r.kind)),
         Column("access", lambda r, now: _access(r.writable)),
         Column("source", lambda r, now: r.source or "-", folds=True),
-        Column("when", _when, folds=True),
+        Column("when", _conditions_text, folds=True),
         Column("host_type", lambda r, now: r.host_type or "-", wide=True),
         Column(
             "attributes",

@@ -1,4 +1,4 @@
-"""Columns of tasks, and what a task's state is called in one word."""
+"""Columns of tasks, of the queue and of ranks, and the status of a task as one word."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from hai.v1.task_pb2 import (
 )
 from hai_tui.formatting.table import Column, View, brief
 from hai_tui.formatting.values import held_seconds, local, priority_name, since, span
-from hai_tui.views.silent_agents import silent_rank, silent_task
-from hai_tui.views.start_forecast import short
+from hai_tui.views.silent_agents import rank_silence_text, task_silence_text
+from hai_tui.views.start_forecast import start_text
 
 _STYLES = {
     "RUNNING": "green",
@@ -33,7 +33,7 @@ _STYLES = {
 
 
 def status(task: Task) -> str:
-    """The outcome of a finished task, the step of a running one, HELD, else the state."""
+    """Return the outcome of a finished task, the step of a running one, HELD, or else the state."""
     if task.state == TASK_STATE_FINISHED:
         return enum_name(TaskOutcome, task.outcome)
     if task.state == TASK_STATE_RUNNING and task.run.state not in (0, RUN_STATE_RUNNING):
@@ -44,14 +44,14 @@ def status(task: Task) -> str:
 
 
 def style(state: str) -> str:
-    """The colour of a state; what has none is in between."""
+    """Return the colour of a state; yellow for states between waiting and the end."""
     return _STYLES.get(state, "yellow")
 
 
-def _why(task: Task, now: float) -> str:
+def _reason_text(task: Task, now: float) -> str:
     if task.state == TASK_STATE_FINISHED:
         return brief(task.reason) or "-"
-    return silent_task(task, now) or task.waiting.reason or "-"
+    return task_silence_text(task, now) or task.waiting.reason or "-"
 
 
 def _hosts(task: Task, now: float) -> str:
@@ -72,7 +72,7 @@ TASKS = View(
         Column("group", lambda t, now: t.group + (f"#{t.zone}" if t.zone else ""), drop_order=2),
         Column("runs", lambda t, now: str(t.run_count), right=True, drop_order=1),
         Column("age", lambda t, now: since(t.create_time, now), right=True),
-        Column("why", _why, folds=True),
+        Column("why", _reason_text, folds=True),
         Column("type", lambda t, now: t.task_type, wide=True),
         Column("suspends", lambda t, now: str(t.suspend_count), wide=True, right=True),
         Column("used", lambda t, now: span(held_seconds(t, now)), wide=True, right=True),
@@ -88,11 +88,7 @@ TASKS = View(
 
 
 OWN = replace(TASKS, empty="none.own")
-"""One's own tasks that have not ended."""
-
-
-def _position(task: Task, now: float) -> str:
-    return str(task.waiting.queue_place or "-")
+"""The caller's tasks that have not ended."""
 
 
 QUEUE = View(
@@ -100,7 +96,7 @@ QUEUE = View(
     name=lambda task: str(task.id),
     empty="none.queue",
     columns=(
-        Column("place", _position, right=True),
+        Column("place", lambda t, now: str(t.waiting.queue_place or "-"), right=True),
         Column("id", lambda t, now: str(t.id), right=True),
         Column("name", lambda t, now: t.name, folds=True),
         Column("user", lambda t, now: t.user),
@@ -108,14 +104,14 @@ QUEUE = View(
         Column("nodes", lambda t, now: str(t.node_count), right=True),
         Column("group", lambda t, now: t.group + (f"#{t.zone}" if t.zone else ""), drop_order=2),
         Column("age", lambda t, now: since(t.create_time, now), right=True, drop_order=1),
-        Column("start", lambda t, now: short(t.waiting.predicted_start, now)),
+        Column("start", lambda t, now: start_text(t.waiting.predicted_start, now)),
         Column("why", lambda t, now: t.waiting.reason or "-", folds=True),
         Column("message", lambda t, now: t.waiting.message or "-", wide=True, folds=True),
     ),
 )
 
 
-def _exit(rank: Rank, now: float) -> str:
+def _exit_text(rank: Rank, now: float) -> str:
     if not rank.HasField("exit_code"):
         return rank.exit_meaning or "-"
     meaning = rank.exit_meaning.removeprefix(f"exit code {rank.exit_code}").removeprefix(": ")
@@ -123,7 +119,7 @@ def _exit(rank: Rank, now: float) -> str:
 
 
 def _rank_state(rank: Rank, now: float) -> str:
-    return ", ".join(filter(None, (enum_name(RankState, rank.state), silent_rank(rank, now))))
+    return ", ".join(filter(None, (enum_name(RankState, rank.state), rank_silence_text(rank, now))))
 
 
 RANKS = View(
@@ -133,7 +129,7 @@ RANKS = View(
         Column("rank", lambda r, now: str(r.index), right=True),
         Column("node", lambda r, now: r.node or "-"),
         Column("state", _rank_state, style=style),
-        Column("exit", _exit, folds=True),
+        Column("exit", _exit_text, folds=True),
         Column("started", lambda r, now: local(r.start_time)),
         Column("ended", lambda r, now: local(r.end_time)),
         Column("role", lambda r, now: r.role or "-", wide=True),

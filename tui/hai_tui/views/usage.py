@@ -1,4 +1,4 @@
-"""How series of use are shown: a line of blocks, a mean and a maximum each."""
+"""Series of use as table rows: a sparkline, the mean and the maximum of each."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ RANKS = View(
         Column("rank", lambda s, now: str(s.rank) if s.run else "all", right=True),
         Column("run", lambda s, now: str(s.run or "-"), right=True),
         Column("what", lambda s, now: s.key),
-        Column("mean", lambda s, now: number(mean(s.values), s.unit), right=True),
-        Column("max", lambda s, now: number(most(s.peaks), s.unit), right=True),
+        Column("mean", lambda s, now: format_number(mean(s.values), s.unit), right=True),
+        Column("max", lambda s, now: format_number(most(s.peaks), s.unit), right=True),
         Column("series", lambda s, now: spark(s.values, s.top)),
     ),
 )
@@ -36,28 +36,34 @@ CLUSTER = View(
     empty="none.usage",
     columns=(
         Column("what", lambda s, now: text(f"usage.{s.key}")),
-        Column("mean", lambda s, now: number(mean(s.values), s.unit), right=True),
-        Column("max", lambda s, now: number(most(s.values), s.unit), right=True),
-        Column("of", lambda s, now: number(mean(s.total), s.unit) if s.total else "-", right=True),
+        Column("mean", lambda s, now: format_number(mean(s.values), s.unit), right=True),
+        Column("max", lambda s, now: format_number(most(s.values), s.unit), right=True),
+        Column(
+            "of",
+            lambda s, now: format_number(mean(s.total), s.unit) if s.total else "-",
+            right=True,
+        ),
         Column("series", lambda s, now: spark(s.values, s.top)),
     ),
 )
 
 
-def number(value: float | None, unit: str) -> str:
-    """3.2, 1.5 GiB or 87%."""
+def format_number(value: float | None, unit: str) -> str:
+    """Return a value with its unit, such as 3.2, 1.5 GiB or 87%."""
     if value is None:
         return "-"
     if unit == "bytes":
         return size_text(round(value))
-    return f"{value:.0%}" if unit == "share" else f"{value:.3g}" if value < 100 else f"{value:.0f}"
+    if unit == "share":
+        return f"{value:.0%}"
+    return f"{value:.3g}" if value < 100 else f"{value:.0f}"
 
 
-def heading(answer: ListTaskUsageResponse | ListClusterUsageResponse) -> str:
-    """From when to when, and how long a block is."""
-    start, end = _local(answer.start_time), _local(answer.end_time)
+def usage_heading(answer: ListTaskUsageResponse | ListClusterUsageResponse) -> str:
+    """Return the time span of the series and the time that each block stands for."""
+    start, end = _local_time(answer.start_time), _local_time(answer.end_time)
     return text("usage.heading", start=start, end=end, step=span(answer.step_seconds))
 
 
-def _local(time: Timestamp) -> str:
+def _local_time(time: Timestamp) -> str:
     return datetime.fromtimestamp(time.seconds, tz=UTC).astimezone().strftime("%Y-%m-%d %H:%M")

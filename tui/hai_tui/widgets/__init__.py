@@ -1,1 +1,1 @@
-"""Widgets that receive values and post messages; none of them talks to a server."""
+"""Widgets receive values and post messages; none of them talks to a server."""

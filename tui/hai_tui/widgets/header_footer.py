@@ -1,4 +1,4 @@
-"""The lines around every page: crumbs and connection above, banner, status and keys below."""
+"""The lines around every page: path and connection at the top, banner, status and keys."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hai_tui.feed.connection_state import ConnectionState, Phase
 from hai_tui.i18n import text
 from hai_tui.style.theme import tones
 
-_SIGNS = {
+_GLYPHS = {
     Phase.LIVE: ("●", "good"),
     Phase.CONNECTING: ("◌", "busy"),
     Phase.LOST: ("✗", "bad"),
@@ -24,7 +24,7 @@ _SIGNS = {
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """What the top line shows."""
+    """The facts that the top line shows."""
 
     crumbs: tuple[str, ...]
     profile: str
@@ -40,26 +40,25 @@ class TopLine(Widget):
     heading: Heading | None = None
 
     def show(self, heading: Heading) -> None:
-        """Show another heading."""
         self.heading = heading
         self.refresh()
 
     def render(self) -> Text:
-        """One line, the crumbs cut rather than the connection: the first ones first."""
+        """Return one line. If it is too long, the first crumbs of the path are left out."""
         if self.heading is None:
             return Text("")
-        right = self._right(self.heading)
+        right = self._connection(self.heading)
         available_width = max(0, self.size.width - right.cell_len - 1)
         crumbs = self.heading.crumbs
-        left = _path(crumbs)
+        left = _path_text(crumbs)
         while left.cell_len > available_width and len(crumbs) > 1:
             crumbs = crumbs[1:]
-            left = _path(("…", *crumbs))
+            left = _path_text(("…", *crumbs))
         left.truncate(available_width, overflow="ellipsis", pad=True)
         return left + Text(" ") + right
 
-    def _right(self, heading: Heading) -> Text:
-        sign, tone = _SIGNS[heading.link.phase]
+    def _connection(self, heading: Heading) -> Text:
+        glyph, tone = _GLYPHS[heading.link.phase]
         parts = Text()
         if heading.readonly:
             parts.append(text("readonly.mark"), "reverse").append(" · ")
@@ -67,18 +66,18 @@ class TopLine(Widget):
         if heading.caller.name:
             parts.append(f"{heading.caller.name} ({heading.caller.role.lower()})").append(" · ")
         style = tones(self.app.current_theme)[tone]
-        return parts.append(f"{sign} {text(f'link.{heading.link.phase.value}')}", style)
+        return parts.append(f"{glyph} {text(f'link.{heading.link.phase.value}')}", style)
 
 
-def _path(crumbs: Sequence[str]) -> Text:
-    left = Text(text("app.title"), "bold", no_wrap=True, overflow="ellipsis")
+def _path_text(crumbs: Sequence[str]) -> Text:
+    path = Text(text("app.title"), "bold", no_wrap=True, overflow="ellipsis")
     for crumb in crumbs:
-        left.append(" › ", "dim not bold").append(crumb, "not bold")
-    return left
+        path.append(" › ", "dim not bold").append(crumb, "not bold")
+    return path
 
 
 class Banner(Widget):
-    """Says that what is shown may be old, and what happens about it; not there while all is well."""
+    """Says that the page may be out of date and when the next attempt comes; hidden while the connection is live."""
 
     DEFAULT_CSS = """
     Banner { height: auto; max-height: 4; background: $warning; color: $background;
@@ -87,19 +86,18 @@ class Banner(Widget):
     sentence = ""
 
     def set_text(self, sentence: str) -> None:
-        """Show the sentence; empty: hide."""
+        """Show the sentence; an empty one hides the banner."""
         if sentence != self.sentence:
             self.sentence = sentence
             self.display = bool(sentence)
             self.refresh(layout=True)
 
     def render(self) -> Text:
-        """The sentence."""
         return Text(self.sentence)
 
 
 class StatusLine(Widget):
-    """One line that the page writes: counts, filter, what is marked, what is being asked."""
+    """One line that the page writes, such as counts, the filter, or a request that is under way."""
 
     DEFAULT_CSS = """
     StatusLine { height: 1; background: $surface; padding: 0 1;
@@ -108,18 +106,16 @@ class StatusLine(Widget):
     sentence: Text | str = ""
 
     def set_text(self, sentence: Text | str) -> None:
-        """Show another sentence."""
         if sentence != self.sentence:
             self.sentence = sentence
             self.refresh()
 
     def render(self) -> Text:
-        """The sentence, cut to one line."""
         return self.sentence if isinstance(self.sentence, Text) else Text(self.sentence)
 
 
 class KeyLine(Widget):
-    """The keys of this page, clickable; what the caller may not do is dimmed and explains itself."""
+    """The keys of the page, which can be clicked. An action that the caller may not use is dimmed."""
 
     DEFAULT_CSS = "KeyLine { height: 1; background: $panel; padding: 0 1; }"
 
@@ -130,14 +126,14 @@ class KeyLine(Widget):
         self._ends: list[tuple[int, Action]] = []
 
     def show(self, items: Sequence[tuple[Action, bool]]) -> None:
-        """Actions, and whether each is allowed now."""
+        """Show actions, each with whether it is allowed now."""
         before = [(action.name, allowed) for action, allowed in self._items]
         self._items = list(items)
         if [(action.name, allowed) for action, allowed in items] != before:
             self.refresh()
 
     def render(self) -> Text:
-        """As many as fit; the first ones matter most."""
+        """Return as many keys as fit, from the first on."""
         line, self._ends = Text(no_wrap=True), []
         available_width = self.size.width
         for action, allowed in self._items:
@@ -151,7 +147,7 @@ class KeyLine(Widget):
         return line
 
     def on_click(self, event: events.Click) -> None:
-        """As if its key had been pressed."""
+        """Run the action whose key was clicked."""
         x = event.x - 1
         action = next((action for end, action in self._ends if x < end), None)
         if action is not None:

@@ -1,4 +1,4 @@
-"""Draws the map of nodes: one glyph per node, rows by group and zone. Only visible rows are drawn."""
+"""The map of nodes: one glyph for each node, rows by group and zone. Only visible rows are drawn."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hai_tui.style.theme import tones
 
 
 class NodeMap(ScrollView, can_focus=True):
-    """Posts Moved when the cursor stands on another node, Opened on enter or a double click."""
+    """The map. Posts Moved when the cursor moves to another node, and Opened on enter or a double click."""
 
     DEFAULT_CSS = """
     NodeMap { height: 1fr; background: $background; scrollbar-size-vertical: 1; padding: 0 1;
@@ -48,10 +48,10 @@ class NodeMap(ScrollView, can_focus=True):
     ]
 
     class Moved(Message):
-        """The cursor stands on another node."""
+        """The cursor is on another node."""
 
     class Opened(Message):
-        """A node is to be shown."""
+        """The user wants to see the page of a node."""
 
         def __init__(self, node_name: str) -> None:
             super().__init__()
@@ -61,24 +61,22 @@ class NodeMap(ScrollView, can_focus=True):
         super().__init__()
         self._nodes_by_name, self._style_of = nodes, style_of
         self._map: list[MapRow] = []
-        self._cell = CELL
-        self.cursor = ""
-        self.empty = ""
-        self.marked_task = 0  # the nodes of this task stand out
+        self._cell_width = CELL
+        self.cursor = ""  # the name of a node
+        self.empty = ""  # shown while there are no nodes
+        self.marked_task = 0  # the nodes of this task are highlighted
 
     @property
     def node(self) -> Node | None:
-        """The one under the cursor."""
+        """Return the node under the cursor."""
         return self._nodes_by_name.get(self.cursor)
 
     def show(self) -> None:
-        """Lay the nodes out anew; the cursor stays on its node."""
-        nodes, width = (
-            list(self._nodes_by_name.values()),
-            max(1, self.scrollable_content_region.width),
-        )
-        self._cell = cell_for(nodes, width, self.size.height)
-        self._map = rows_of(nodes, width, self._cell)
+        """Lay the nodes out again; the cursor stays on its node."""
+        nodes = list(self._nodes_by_name.values())
+        width = max(1, self.scrollable_content_region.width)
+        self._cell_width = cell_for(nodes, width, self.size.height)
+        self._map = rows_of(nodes, width, self._cell_width)
         if self.cursor not in self._nodes_by_name:
             self.cursor = next((n for row in self._map for n in row.names), "")
             self.post_message(self.Moved())
@@ -86,67 +84,64 @@ class NodeMap(ScrollView, can_focus=True):
         self.refresh()
 
     def on_resize(self) -> None:
-        """Rows are as wide as the screen."""
         self.show()
 
     def action_go(self, down: int, right: int) -> None:
-        """Move the cursor."""
-        at = position_of(self._map, self.cursor)
-        if at is not None:
-            self._move(beside(self._map, at, down, right))
+        position = position_of(self._map, self.cursor)
+        if position is not None:
+            self._move(beside(self._map, position, down, right))
 
     def action_open(self) -> None:
-        """Show the node under the cursor."""
         if self.cursor:
             self.post_message(self.Opened(self.cursor))
 
     def on_click(self, event: events.Click) -> None:
-        """Put the cursor there; twice: show it."""
-        row, cell = self.scroll_offset.y + event.y, (event.x - 1) // self._cell
+        """Move the cursor to the node; a double click opens it."""
+        row, cell = self.scroll_offset.y + event.y, (event.x - 1) // self._cell_width
         if 0 <= row < len(self._map) and 0 <= cell < len(self._map[row].names):
             self._move(MapPosition(row, cell))
             if event.chain == 2:
                 self.action_open()
 
-    def _move(self, to: MapPosition) -> None:
-        self.cursor = self._map[to.row].names[to.cell]
-        top = max(0, to.row - 1)  # with the heading above the first row
-        self.scroll_to_region(Region(0, top, 1, to.row - top + 1), animate=False)
+    def _move(self, position: MapPosition) -> None:
+        self.cursor = self._map[position.row].names[position.cell]
+        top = max(0, position.row - 1)  # the row above may be the heading of the group
+        self.scroll_to_region(Region(0, top, 1, position.row - top + 1), animate=False)
         self.refresh()
         self.post_message(self.Moved())
 
     def render_line(self, y: int) -> Strip:
-        """One row."""
-        number = self.scroll_offset.y + y
+        index = self.scroll_offset.y + y
         width = self.size.width
-        if number >= len(self._map):
+        if index >= len(self._map):
             style = self.get_component_rich_style("map--empty")
             sentence = self.empty if not self._map and y == 1 else ""
             return Strip([Segment(sentence, style)]).crop_extend(0, width, self.rich_style)
-        row = self._map[number]
+        row = self._map[index]
         if not row.names:
             segments = [Segment(row.title, self.get_component_rich_style("map--title"))]
         else:
-            segments = self._cells(row)
+            segments = self._draw_cells(row)
         return Strip(segments).crop_extend(0, width, self.rich_style)
 
-    def _cells(self, row: MapRow) -> list[Segment]:
+    def _draw_cells(self, row: MapRow) -> list[Segment]:
         styles = tones(self.app.current_theme)
         segments = []
         for name in row.names:
             node = self._nodes_by_name[name]
             node_style = self._style_of(node)
-            segments.append(Segment(node_style.glyph, self._mark(node) + styles[node_style.tone]))
+            segments.append(
+                Segment(node_style.glyph, self._highlight(node) + styles[node_style.tone])
+            )
             segments.append(Segment(self._text_after_glyph(name), self.rich_style))
         return segments
 
     def _text_after_glyph(self, name: str) -> str:
-        """What follows the sign."""
-        if self._cell == CELL:
+        if self._cell_width == CELL:
             return " "
-        return f" {printable(name)}".ljust(self._cell - 1)
+        return f" {printable(name)}".ljust(self._cell_width - 1)
 
-    def _mark(self, node: Node) -> Style:
+    def _highlight(self, node: Node) -> Style:
         if node.name == self.cursor:
             return self.get_component_rich_style("map--cursor")
         if self.marked_task and any(tenant.task_id == self.marked_task for tenant in node.tenants):

@@ -1,8 +1,8 @@
-"""Widgets and renderables that take text as it is: text of users is neither markup nor control of the terminal.
+"""Widgets and renderables that show text literally: text of users is neither markup nor terminal control.
 
-Textual and Rich read `[red]`, `[/b]` and `[@click=app.quit]` in every `str` as instructions, and raise where they make
-no sense; tasks, nodes, tags, groups, messages and lines of logs may be called so. All that takes a `str` of theirs is
-therefore used in the form that it has here (tests/tui/pages/test_plain.py holds the rest of the app to it).
+Textual and Rich read `[red]`, `[/b]` and `[@click=app.quit]` in every `str` as markup, and raise an error where it is
+invalid; names of tasks, nodes, tags and groups, messages and log lines may contain such text. The app therefore uses
+every widget that takes a `str` in the form that it has here. tests/tui/widgets/test_plain.py checks that.
 """
 
 from __future__ import annotations
@@ -25,73 +25,72 @@ from textual.widgets.option_list import Option
 from hai_tui.formatting.table import width
 
 _CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-"""Control characters, ends of lines, and what turns the direction of writing around."""
+"""Control characters, line ends, and characters that change the direction of writing."""
 
 
 def plain(sentence: str) -> Content:
-    """A text for what takes markup: the titles of borders, tooltips."""
+    """Return a text for parameters that take markup: titles of borders, tooltips."""
     return Content(" ".join(sentence.splitlines()))
 
 
 class Static(widgets.Static):
-    """Shows a text as it is."""
+    """A Static that shows its text literally."""
 
     def __init__(self, content: VisualType = "", **options: Any) -> None:
         super().__init__(content, markup=False, **options)
 
 
 class Label(widgets.Label):
-    """Shows a text as it is."""
+    """A Label that shows its text literally."""
 
     def __init__(self, content: VisualType = "", **options: Any) -> None:
         super().__init__(content, markup=False, **options)
 
 
 class Button(widgets.Button):
-    """Its label is a text as it is."""
+    """A Button that shows its label literally."""
 
     def __init__(self, label: str, **options: Any) -> None:
         super().__init__(plain(label), **options)
 
 
 class OptionList(widgets.OptionList):
-    """Its lines are texts as they are."""
+    """An OptionList that shows its lines literally."""
 
     def __init__(self, *content: Option | VisualType | None, **options: Any) -> None:
         super().__init__(*content, markup=False, **options)
 
 
 class Table(RichTable):
-    """Its cells are texts as they are."""
+    """A table that shows its cells literally."""
 
     def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
-        """A `str` is a text."""
-        super().add_row(*map(_as_it_is, cells), **options)
+        super().add_row(*map(_literal, cells), **options)
 
 
 def grid(**options: Any) -> Table:
-    """A table without lines."""
-    made = Table.grid(**options)
-    assert isinstance(made, Table)
-    return made
+    """Return a table without lines."""
+    table = Table.grid(**options)
+    assert isinstance(table, Table)
+    return table
 
 
 class Group(RichGroup):
-    """Its parts are texts as they are."""
+    """A group that shows its texts literally."""
 
     def __init__(self, *parts: RenderableType) -> None:
-        super().__init__(*(_as_it_is(part) for part in parts))
+        super().__init__(*(_literal(part) for part in parts))
 
 
-def _as_it_is(part: Any) -> Any:
+def _literal(part: Any) -> Any:
     return Text(part) if isinstance(part, str) else part
 
 
 class ControlCharacterFilter(LineFilter):
-    """The last gate before the terminal: whatever a line was made of, nothing in it steers."""
+    """Removes control characters from everything that the app draws."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """The same segments in the same widths."""
+        """Return the segments without control characters, in the same widths."""
         if all(segment.text.isprintable() for segment in segments):
             return segments
         return [_without_control_characters(segment) for segment in segments]

@@ -1,7 +1,8 @@
-"""The base class of tables and logs: rows that scroll, and scroll bars.
+"""The base class of tables and logs: a view with rows that scrolls.
 
-Textual lays the whole screen out anew when a view has more rows, draws its bars at each layout, and tells a bar where
-it stands only while it is shown: one that appears after the scrolling stays at the top.
+It differs from Textual's ScrollView in two ways. More rows do not lay out the whole screen again, and a scroll bar
+that
+appears after scrolling shows the right position.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ from textual.scroll_view import ScrollView
 
 
 class SizedScrollView(ScrollView):
-    """Measured by `measure`; its bars follow from sizes and place, in whatever order these change."""
+    """A view whose size is set by `measure`; its scroll bars follow size and position in any order of changes."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._sizes: tuple[Size, ...] = ()
 
     def measure(self, size: Size) -> None:
-        """So large is it now, in cells; nothing else is laid out because of it."""
+        """Set the size of the content in cells, without laying out anything else."""
         if size != self.virtual_size:
             self.set_reactive(SizedScrollView.virtual_size, size)
             self._scroll_update(size)

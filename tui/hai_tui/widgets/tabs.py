@@ -1,4 +1,4 @@
-"""A line of tabs: the chosen one stands out, a click chooses another."""
+"""A line of tabs. The current tab is highlighted; a click switches to another one."""
 
 from __future__ import annotations
 
@@ -10,35 +10,36 @@ from textual.widget import Widget
 
 
 class TabLine(Widget):
-    """Names with titles; `chosen` hears of clicks."""
+    """Tabs with names and titles; `on_choice` is called with the name of a clicked tab."""
 
     DEFAULT_CSS = "TabLine { height: 1; background: $surface; padding: 0 1; }"
 
     def __init__(
-        self, tabs: Sequence[tuple[str, str]], current: str, chosen: Callable[[str], None]
+        self, tabs: Sequence[tuple[str, str]], current: str, on_choice: Callable[[str], None]
     ) -> None:
         super().__init__()
-        self._tabs, self._current, self._chosen = tabs, current, chosen
+        self._tabs, self._current, self._on_choice = tabs, current, on_choice
 
-    def show(self, name: str) -> None:
-        """Another one is chosen."""
+    def set_current(self, name: str) -> None:
+        """Highlight another tab."""
         self._current = name
         self.refresh()
 
     def render(self) -> Text:
-        """All titles; the chosen one reversed, in brackets for who sees no colours."""
+        """Return all titles; the current one is reversed, and in brackets for users who see no colours."""
         line = Text(no_wrap=True)
         for name, title in self._tabs:
-            chosen = name == self._current
-            line.append(f"[{title}]" if chosen else f" {title} ", "bold reverse" if chosen else "")
+            if name == self._current:
+                line.append(f"[{title}]", "bold reverse")
+            else:
+                line.append(f" {title} ")
             line.append(" ")
         return line
 
     def on_click(self, event: events.Click) -> None:
-        """The tab below the pointer."""
         left = 1
         for name, title in self._tabs:
             left += Text(title).cell_len + 3
             if event.x < left:
-                self._chosen(name)
+                self._on_choice(name)
                 return

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from hai.client.errors import HaiError
 
 _REFRESH_SECONDS = 20.0
-_MOST_POINTS = 500
+_MIN_POINTS, _MAX_POINTS = 20, 500
 
 
 class UsageView(VerticalScroll):
-    """`load` gets how many points are wanted, and answers; `draw` gets the answer and the width."""
+    """The view. `load` gets the number of points to load; `draw` gets the answer and the width."""
 
     DEFAULT_CSS = """
     UsageView { padding: 1 2; height: 1fr; }
@@ -32,61 +32,59 @@ class UsageView(VerticalScroll):
         self,
         load: Callable[[int], Awaitable[Any]],
         draw: Callable[[Any, int], Text],
-        failed: Callable[[HaiError], None],
+        on_error: Callable[[HaiError], None],
         id: str | None = None,
     ) -> None:
         self._chart = Static(text("loading"))
         super().__init__(self._chart, id=id)
-        self._load, self._draw, self._failed = load, draw, failed
+        self._load, self._draw, self._on_error = load, draw, on_error
         self._answer: Any = None
-        self._reported_error = ""  # why the last question failed
+        self._reported_error = ""  # the error of the last request
         self._timer: Timer | None = None
 
     def on_mount(self) -> None:
-        """The timer runs while this is seen."""
+        """Start a timer that runs while the view is visible."""
         self._timer = self.set_interval(
             _REFRESH_SECONDS, self.reload_if_on_top, pause=not self.display
         )
 
     def on_show(self) -> None:
-        """Ask now, then again and again."""
+        """Load now, then at each interval."""
         self.reload()
         if self._timer is not None:
             self._timer.resume()
 
     def on_hide(self) -> None:
-        """Nobody looks: ask nothing."""
+        """Stop loading."""
         if self._timer is not None:
             self._timer.pause()
 
     def on_resize(self) -> None:
-        """The charts are as wide as the view."""
         self._redraw()
 
-    def begin(self) -> None:
-        """What is asked about is known now."""
+    def load_first(self) -> None:
+        """Load if the view is visible and has loaded nothing yet."""
         if self.display and self._answer is None:
             self.reload()
 
     @property
-    def _on_top(self) -> bool:
-        """Not Textual's is_current, which counts the page right below, too."""
+    def _is_on_top(self) -> bool:
+        """Return whether no other page covers this one. (Textual's is_current is True for the page below, too.)"""
         return self.app.screen is self.screen
 
     def reload_if_on_top(self) -> None:
-        """Ask, unless another page lies over this one."""
-        if self._on_top:
+        if self._is_on_top:
             self.reload()
 
     def reload(self) -> None:
-        """Ask now."""
+        """Load in the background."""
         run_in_background(self, self._reload, group="usage", exclusive=True)
 
     async def _reload(self) -> None:
         from hai.client.errors import HaiError
 
         try:
-            self._answer = await self._load(min(_MOST_POINTS, max(20, 2 * self._width())))
+            self._answer = await self._load(min(_MAX_POINTS, max(_MIN_POINTS, 2 * self._width())))
         except HaiError as error:
             self._report(error)
         else:
@@ -94,10 +92,10 @@ class UsageView(VerticalScroll):
         self._redraw()
 
     def _report(self, error: HaiError) -> None:
-        """Once, however often it is asked, and to nobody who looks at another page."""
-        if self._on_top and error.message != self._reported_error:
+        """Report a repeated error only once, and only while the page is on top."""
+        if self._is_on_top and error.message != self._reported_error:
             self._reported_error = error.message
-            self._failed(error)
+            self._on_error(error)
         if self._answer is None and self.is_mounted:
             self._chart.update(error.message)
 

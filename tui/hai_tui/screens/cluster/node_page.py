@@ -1,4 +1,4 @@
-"""One node: what it is, what runs there, and who waits for a node of its group."""
+"""The page of one node: its facts, the tasks on it, and the queue of its group."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hai_tui.i18n import text
 from hai_tui.runtime.textual_compat import later, run_in_background
 from hai_tui.screens.cluster.node_actions import NodeActionsPage
 from hai_tui.style.theme import tones
-from hai_tui.views.start_forecast import short
+from hai_tui.views.start_forecast import start_text
 from hai_tui.widgets.plain import Static
 from hai_tui.widgets.table.virtual_table import VirtualTable
 
@@ -33,15 +33,14 @@ if TYPE_CHECKING:
     from hai.v1.usage_service_pb2 import ListNodeUsageResponse
 
 
-USE_SECONDS = 20.0
-"""Between two questions about what is used."""
+_USAGE_SECONDS = 20.0
 _TICK_SECONDS = 1.0
 _QUEUE_SECONDS = 1.0
-"""Between two questions about the queue: on a busy cluster it changes all the time."""
+"""The least time between two requests for the queue, which changes all the time on a busy cluster."""
 
 
 class NodePage(NodeActionsPage):
-    """Opened with a node's name."""
+    """The page is opened with the name of a node."""
 
     DEFAULT_CSS = """
     NodePage #card { height: auto; padding: 0 1; margin-bottom: 1; }
@@ -54,73 +53,67 @@ class NodePage(NodeActionsPage):
         self._node: Node | None = None
         self._version = 0
         self._rows: dict[int, Task] = {}
-        self._use = ""
-        self._soon = Debouncer(lambda ids: self._load_queue(), _QUEUE_SECONDS, partial(later, self))
+        self._usage_text = ""
+        self._reload_queue = Debouncer(
+            lambda ids: self._load_queue(), _QUEUE_SECONDS, partial(later, self)
+        )
 
     @property
     def node(self) -> Node | None:
-        """The node."""
         return self._node
 
     @property
     def table(self) -> VirtualTable:
-        """Tasks here, then those that wait."""
         return self.query_one(VirtualTable)
 
     def content(self) -> Widget:
-        """The card and a table."""
         table = VirtualTable(_columns(), self._rows.get, self.hai.now, empty=text("none.queue"))
         return Vertical(Static(id="card"), Static(text("node.queue"), id="waits"), table)
 
     def actions(self) -> Sequence[Action]:
-        """The most important first."""
         return (
-            Action("enter", "open", "action.open", self._open),
-            Action("l", "logs", "node.do.logs", self._logs, why_not=self._nobody),
+            Action("enter", "open", "action.open", self._open_task),
+            Action("l", "logs", "node.do.logs", self._open_logs, why_not=self._why_no_task),
             *self.node_actions(),
         )
 
     def opened(self) -> None:
-        """Watch the node; ask for the queue of its group."""
-        self.fetch(lambda client: client.nodes.get(self._node_name), self._first)
+        self.fetch(lambda client: client.nodes.get(self._node_name), self._begin)
 
     def refused(self, error: HaiError) -> None:
-        """There is no such node."""
+        """Show the error on the page if the node cannot be loaded."""
         super().refused(error)
         if self._node is None:
-            sentence = text("refused", message=error.message)
-            self.query_one("#card", Static).update(
-                Text(sentence, tones(self.app.current_theme)["bad"])
+            message = Text(
+                text("refused", message=error.message), tones(self.app.current_theme)["bad"]
             )
+            self.query_one("#card", Static).update(message)
             self.table.empty = ""
             self.table.refresh()
 
     def tasks_changed(self, ids: set[int]) -> None:
-        """The queue may be another one."""
         if self._node is not None:
-            self._soon.add(ids)
+            self._reload_queue.add(ids)
 
     def page_resumed(self) -> None:
-        """It may have changed behind another page."""
+        """Load what may have changed while another page was on top."""
         if self._node is not None:
             self._load_queue()
             self._load_usage()
 
     def node_changed(self, node: Node) -> None:
-        """Show it at once."""
         self._show(node)
 
     def on_virtual_table_opened(self) -> None:
-        """A task of the queue."""
-        self._open()
+        self._open_task()
 
-    def _first(self, node: Node) -> None:
+    def _begin(self, node: Node) -> None:
         self._version = node.version
         self._show(node)
         self._load_queue()
         self._load_usage()
-        self.set_interval(USE_SECONDS, self._load_usage)
-        self.set_interval(_TICK_SECONDS, self._tick)
+        self.set_interval(_USAGE_SECONDS, self._load_usage)
+        self.set_interval(_TICK_SECONDS, self._update_silence)
         run_in_background(self, self._watch, group="watch", exclusive=True)
 
     async def _watch(self) -> None:
@@ -132,9 +125,9 @@ class NodePage(NodeActionsPage):
         def reopen() -> AsyncGenerator[WatchNodesResponse, None]:
             return client.nodes.watch(group, self._version, patience=0.0)
 
-        await ReconnectingStream(self.hai.session.link, reopen, self._take).run()
+        await ReconnectingStream(self.hai.session.link, reopen, self._apply).run()
 
-    def _take(self, answer: WatchNodesResponse) -> None:
+    def _apply(self, answer: WatchNodesResponse) -> None:
         self._version = max(self._version, answer.version)
         for node in answer.nodes:
             if node.name == self._node_name:
@@ -146,37 +139,37 @@ class NodePage(NodeActionsPage):
             self.refresh_frame()
 
     def refresh_frame(self) -> None:
-        """The card says whose the node is, which depends on who looks: that may be known later."""
+        """Draw the card again, too: it depends on the caller, whose name may become known later."""
         super().refresh_frame()
         if self.is_ready and self._node is not None:
             self._draw(self._node)
 
     def _draw(self, node: Node) -> None:
-        shades = tones(self.app.current_theme)
+        styles = tones(self.app.current_theme)
         user, now = self.hai.caller.name, self.hai.now()
-        card = node_card(node, user, shades, now=now, use=self._use, tenants=20)
+        card = node_card(node, user, styles, now=now, use=self._usage_text, tenants=20)
         if not node.tenants:
             card.append("\n").append(text("node.nobody"), "dim")
         self.query_one("#card", Static).update(card)
 
-    def _tick(self) -> None:
-        """For how long agents are silent, is counted."""
+    def _update_silence(self) -> None:
+        """Draw the growing time for which agents are silent."""
         if self.is_ready and self._node is not None and silent_agents_on_node(self._node):
             self._draw(self._node)
 
     def _load_usage(self) -> None:
         group = self._node.group if self._node else ""
-        if self.on_top:
-            self.fetch(lambda client: client.usage.of_nodes(group), self._take_use, group="use")
+        if self.is_on_top:
+            self.fetch(lambda client: client.usage.of_nodes(group), self._store_usage, group="use")
 
-    def _take_use(self, answer: ListNodeUsageResponse) -> None:
-        use = next((each for each in answer.nodes if each.node == self._node_name), None)
-        self._use = numbers(use) if use is not None else ""
+    def _store_usage(self, answer: ListNodeUsageResponse) -> None:
+        usage = next((each for each in answer.nodes if each.node == self._node_name), None)
+        self._usage_text = numbers(usage) if usage is not None else ""
         self.refresh_frame()
 
     def _load_queue(self) -> None:
         group = self._node.group if self._node else ""
-        if self.on_top:
+        if self.is_on_top:
             self.fetch(lambda client: client.tasks.queue(group), self._show_queue, group="queue")
 
     def _show_queue(self, queue: Sequence[Task]) -> None:
@@ -185,23 +178,22 @@ class NodePage(NodeActionsPage):
         self._rows.clear()
         self._rows.update((task.id, task) for task in queue)
         self.table.show(list(self._rows))
+        group = self._node.group if self._node else ""
+        status = text("node.waiting", count=len(queue), group=group)
         fitting = next((task for task in queue if task.node_count <= 1), None)
-        sentence = Text(
-            text("node.waiting", count=len(queue), group=self._node.group if self._node else "")
-        )
         if fitting is not None:
-            sentence.append(" · ").append(text("node.would_fit", id=fitting.id, name=fitting.name))
-        self.status(sentence)
+            status += f" · {text('node.would_fit', id=fitting.id, name=fitting.name)}"
+        self.status(status)
 
-    def _nobody(self) -> str:
+    def _why_no_task(self) -> str:
         return "" if self._node is not None and self._node.tenants else text("cluster.nobody")
 
-    def _logs(self) -> None:
+    def _open_logs(self) -> None:
         if self._node is not None:
             tenant = self._node.tenants[0]
             self.hai.goto(f"logs {tenant.task_id} {tenant.rank}")
 
-    def _open(self) -> None:
+    def _open_task(self) -> None:
         if self.table.ids:
             self.hai.goto(f"task {self.table.cursor_id}")
 
@@ -233,7 +225,7 @@ def _columns() -> Sequence[Column]:
             "start",
             text("col.start"),
             14,
-            lambda t, now: short(t.waiting.predicted_start, now),
+            lambda t, now: start_text(t.waiting.predicted_start, now),
             drop=1,
         ),
         Column(

@@ -1,4 +1,4 @@
-"""How busy the cluster is, over time: nodes, GPUs and the queue."""
+"""The page of the usage of the cluster over time: nodes, GPUs and the queue."""
 
 from __future__ import annotations
 
@@ -19,33 +19,31 @@ if TYPE_CHECKING:
     from hai.v1.usage_service_pb2 import ListClusterUsageResponse
 
 SPANS = {"1h": 3600, "3h": 3 * 3600, "1d": 86400, "3d": 3 * 86400, "30d": 30 * 86400}
-"""How far back: what the keys go through."""
+"""The time spans that the keys switch between, in seconds."""
 
 
 class UsagePage(Page):
-    """`:usage`, `:usage GROUP`."""
+    """The page is opened by `:usage` or `:usage GROUP`."""
 
     def __init__(self, group: str = "", *_: str) -> None:
         super().__init__()
         self._group, self._span = group, "3h"
 
     def content(self) -> Widget:
-        """The charts."""
-        return UsageView(self._ask, self._draw, self.hai.fail)
+        return UsageView(self._load, self._draw, self.hai.fail)
 
     def actions(self) -> Sequence[Action]:
-        """How far back, and what is near."""
         return (
-            Action("+", "longer", "usage.longer", lambda: self._change(1)),
-            Action("-", "shorter", "usage.shorter", lambda: self._change(-1)),
+            Action("+", "longer", "usage.longer", lambda: self._change_span(1)),
+            Action("-", "shorter", "usage.shorter", lambda: self._change_span(-1)),
             Action("ctrl+r", "reload", "do.reload", self._reload),
             Action("n", "map", "page.cluster", lambda: self.hai.goto("cluster")),
         )
 
-    def _change(self, step: int) -> None:
+    def _change_span(self, step: int) -> None:
         names = list(SPANS)
-        level = names.index(self._span) + step
-        self._span = names[max(0, min(len(names) - 1, level))]
+        index = names.index(self._span) + step
+        self._span = names[max(0, min(len(names) - 1, index))]
         self._update_status()
         self._reload()
 
@@ -56,7 +54,7 @@ class UsagePage(Page):
         spans = " ".join(f"[{name}]" if name == self._span else name for name in SPANS)
         self.status(f"{self._group or text('usage.all')} · {spans}")
 
-    async def _ask(self, points: int) -> ListClusterUsageResponse:
+    async def _load(self, points: int) -> ListClusterUsageResponse:
         client = await self.hai.session.client()
         start = datetime.fromtimestamp(self.hai.now() - SPANS[self._span], tz=UTC)
         usage, group = client.usage, self._group

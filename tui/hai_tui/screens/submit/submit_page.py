@@ -1,4 +1,6 @@
-"""Submit a task: form and yaml, both alive; the server says while one types what is wrong and when it would start.
+"""The page that submits a task, as a form and as yaml. While the user types, the server says what is wrong with the
+task
+and when it would start.
 
 `:submit` begins with the task that was submitted last, `:submit 12` with task 12.
 """
@@ -6,8 +8,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual.containers import Container
@@ -19,11 +23,12 @@ from hai_tui.actions import Action
 from hai_tui.feed.connection_state import ConnectionState
 from hai_tui.i18n import text
 from hai_tui.runtime.textual_compat import run_in_background
-from hai_tui.screens.submit.files import DraftFiles
+from hai_tui.screens.page import Page
 from hai_tui.style.theme import tones
 from hai_tui.submit import draft as drafts
 from hai_tui.submit.draft import Draft
 from hai_tui.submit.validation_result import ValidationResult
+from hai_tui.widgets.dialogs.prompt import Question
 from hai_tui.widgets.form.ordered_input import OrderedTextArea
 from hai_tui.widgets.form.submit_form import SubmitForm
 from hai_tui.widgets.plain import Static
@@ -34,11 +39,11 @@ if TYPE_CHECKING:
     from hai.v1.task_spec_pb2 import TaskSpec
 
 PAUSE_SECONDS = 0.4
-"""How long nobody types before the server is asked."""
+"""The server is asked when the user has not typed for this time."""
 
 
-class SubmitPage(DraftFiles):
-    """Both views beside one another where there is room, else one at a time."""
+class SubmitPage(Page):
+    """Shows form and yaml side by side where there is room, else one at a time."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012 - as Textual declares it
     DEFAULT_CSS = """
@@ -55,167 +60,160 @@ class SubmitPage(DraftFiles):
 
     def __init__(self, task: str = "") -> None:
         super().__init__()
-        self._like = task
-        self.draft = drafts.write(drafts.first())
-        self._start = self.draft
-        self._verdict = ValidationResult()
+        self._template_task = task
+        self.draft = drafts.draft_of(drafts.initial_spec())
+        self._original = self.draft
+        self._result = ValidationResult()
         self.form = SubmitForm()
 
     @property
-    def area(self) -> TextArea:
-        """The yaml."""
+    def yaml_area(self) -> TextArea:
         return self.query_one(TextArea)
 
     def content(self) -> Widget:
-        """The form, the yaml, and below them what the server says."""
         area = OrderedTextArea.code_editor(
             "", language="yaml", theme="css", show_line_numbers=True, tab_behavior="indent"
         )
         return Container(Container(self.form, area, id="views"), Static(id="verdict"))
 
     def focus_content(self) -> None:
-        """The first line, or the yaml."""
         if self.has_class("yaml"):
-            self.set_focus(self.area)
+            self.set_focus(self.yaml_area)
         else:
             self.form.focus_first()
 
     def actions(self) -> Sequence[Action]:
-        """Keys that are not letters, as letters are typed here."""
+        """Return the actions. None has a letter as its key, because users type letters here."""
         return (
             Action("ctrl+s", "send", "submit.send", self._send, writes=True, why_not=self._why_not),
-            Action("f2", "yaml", "submit.yaml", self._toggle),
+            Action("f2", "yaml", "submit.yaml", self._toggle_view),
             Action("f3", "reset", "submit.reset", self._reset),
-            Action("f4", "load", "submit.load", self.ask_load),
-            Action("f5", "save", "submit.save", self.ask_save),
+            Action("f4", "load", "submit.load", self._ask_load),
+            Action("f5", "save", "submit.save", self._ask_save),
             Action("f1", "help", "action.help", self.hai.show_help),
         )
 
     def all_actions(self) -> list[Action]:
-        """A letter is none of them here, the palette has those still; and nothing that was written is lost unasked."""
-        found = super().all_actions()
+        """Return all actions without their letters, and ask before a draft with changes is left."""
         return [
             replace(
                 each,
                 key="" if len(each.key) == 1 else each.key,
-                confirm=self._unsaved if each.name == "back" and each.in_footer else each.confirm,
+                confirm=self._unsaved_question
+                if each.name == "back" and each.in_footer
+                else each.confirm,
             )
-            for each in found
+            for each in super().all_actions()
         ]
 
-    def _unsaved(self) -> str:
-        return "" if self.draft.text == self._start.text else text("submit.leave")
+    def _unsaved_question(self) -> str:
+        return "" if self.draft.text == self._original.text else text("submit.leave")
 
     def opened(self) -> None:
-        """Begin with the last task, or the one that was named."""
         self.show_draft(self.draft)
-        self.fetch(self._begin, self._began)
+        self.fetch(self._load_template, self._use_template)
         self.fetch(lambda client: client.nodes.groups(), self._offer_groups, group="groups")
 
     def link_changed(self, link: ConnectionState) -> None:
-        """What could not be checked is checked when the server is back."""
-        if link.live and self.is_mounted and self._verdict.answer is None:
+        """Check the draft once the server can be reached again."""
+        if link.live and self.is_mounted and self._result.answer is None:
             self._check_soon()
 
-    # Where it begins.
+    # The first draft.
 
-    async def _begin(self, client: Client) -> TaskSpec | None:
-        if self._like:
-            return (await client.tasks.get(await client.tasks.resolve(self._like))).spec
-        found = await client.tasks.list(filter="user:me", page_size=1)
-        return (await client.tasks.get(found.tasks[0].id)).spec if found.tasks else None
+    async def _load_template(self, client: Client) -> TaskSpec | None:
+        if self._template_task:
+            return (await client.tasks.get(await client.tasks.resolve(self._template_task))).spec
+        page = await client.tasks.list(filter="user:me", page_size=1)
+        return (await client.tasks.get(page.tasks[0].id)).spec if page.tasks else None
 
-    def _began(self, spec: TaskSpec | None) -> None:
-        if spec is not None and self.draft is self._start:  # nobody has typed meanwhile
-            self._start = drafts.write(drafts.again(spec))
-            self.show_draft(self._start)
+    def _use_template(self, spec: TaskSpec | None) -> None:
+        if spec is not None and self.draft is self._original:  # the user has typed nothing yet
+            self._original = drafts.draft_of(drafts.resubmission_of(spec))
+            self.show_draft(self._original)
         self._check_soon()
 
     def _offer_groups(self, groups: Sequence[object]) -> None:
         names = [f"{group.name}" for group in groups]  # type: ignore[attr-defined]
-        self.form.offer("resource.group", names)
+        self.form.set_choices("resource.group", names)
 
     # Two views of one text.
 
     def on_submit_form_changed(self, event: SubmitForm.Changed) -> None:
-        """A line of the form."""
-        before, self.draft = self.draft, drafts.change(self.draft, event.path, event.value)
+        before, self.draft = self.draft, drafts.set_field(self.draft, event.path, event.value)
         if self.draft.text != before.text:
             self._write_yaml(self.draft.text)
-        self._edited()
+        self._after_edit()
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
-        """The yaml."""
         if event.text_area.text == self.draft.text:
             return
-        self.draft = drafts.read(event.text_area.text)
+        self.draft = drafts.read_draft(event.text_area.text)
         if self.draft.spec is not None:
-            self.form.show(self.draft.spec)
-        self._edited()
+            self.form.show_spec(self.draft.spec)
+        self._after_edit()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Enter: the next line."""
+        """Go to the next line."""
         event.stop()
         self.focus_next()
 
     def show_draft(self, draft: Draft) -> None:
-        """In both views."""
+        """Show a draft in both views."""
         self.draft = draft
         self._write_yaml(draft.text)
         if draft.spec is not None:
-            self.form.show(draft.spec)
-        self._edited()
+            self.form.show_spec(draft.spec)
+        self._after_edit()
 
     def _write_yaml(self, yaml_text: str) -> None:
-        with self.area.prevent(TextArea.Changed):
-            self.area.load_text(yaml_text)
+        with self.yaml_area.prevent(TextArea.Changed):
+            self.yaml_area.load_text(yaml_text)
 
-    def _edited(self) -> None:
+    def _after_edit(self) -> None:
         if self.draft.spec is not None:
-            self.form.compare(self._start.spec)
-        self._show(ValidationResult(self.draft.broken()))
+            self.form.mark_changes(self._original.spec)
+        self._show_result(ValidationResult(self.draft.find_violations()))
         self._check_soon()
 
-    # What the server says.
+    # Validation.
 
     def _check_soon(self) -> None:
-        """A newer text, right or wrong, cancels the question about an older one."""
+        """Check the draft after a pause; the check of an older text is cancelled."""
         self.workers.cancel_group(self, "check")
-        if self.draft.spec is not None and not self.draft.broken() and self.is_mounted:
+        if self.draft.spec is not None and not self.draft.find_violations() and self.is_mounted:
             run_in_background(self, self._check, group="check")
 
     async def _check(self) -> None:
         await asyncio.sleep(PAUSE_SECONDS)
-        checked_draft = self.draft
-        if checked_draft.spec is None:
+        spec = self.draft.spec
+        if spec is None:
             return
-        spec = checked_draft.spec
         try:
             answer = await self.call(lambda client: client.tasks.dry_run(spec))
-            self._show(ValidationResult(answer=answer))
+            self._show_result(ValidationResult(answer=answer))
         except Invalid as error:
-            self._show(_broken(error))
+            self._show_result(_invalid_result(error))
         except Unreachable:
-            self._show(ValidationResult(sentence=text("submit.unreachable")))
+            self._show_result(ValidationResult(error=text("submit.unreachable")))
         except HaiError as error:
-            self._show(
-                ValidationResult(sentence="\n".join(filter(None, (error.message, error.hint))))
-            )
+            message = "\n".join(filter(None, (error.message, error.hint)))
+            self._show_result(ValidationResult(error=message))
 
-    def _show(self, verdict: ValidationResult) -> None:
-        self._verdict = verdict
+    def _show_result(self, result: ValidationResult) -> None:
+        self._result = result
         if not self.is_ready:
             return
-        self.form.wrong(verdict.beside())
-        arguments = verdict.as_text(tones(self.app.current_theme), self.hai.now())
-        self.query_one("#verdict", Static).update(arguments)
+        self.form.show_errors(result.field_messages())
+        content = result.as_text(tones(self.app.current_theme), self.hai.now())
+        self.query_one("#verdict", Static).update(content)
         self.status(text("submit.status"))
         self.refresh_frame()
 
-    # What can be done.
+    # Actions.
 
     def _why_not(self) -> str:
-        if self._verdict.broken or self.draft.spec is None:
+        if self._result.violations or self.draft.spec is None:
             return text("submit.broken")
         return ""
 
@@ -226,20 +224,49 @@ class SubmitPage(DraftFiles):
         try:
             task: Task = await self.call(lambda client: client.tasks.create(spec))
         except Invalid as error:
-            self._show(_broken(error))
+            self._show_result(_invalid_result(error))
             return
         self.hai.say(text("submitted", id=task.id, name=task.name))
         app = self.hai
         app.back()
         app.goto(f"task {task.id}")
 
-    def _toggle(self) -> None:
+    def _toggle_view(self) -> None:
         self.toggle_class("yaml")
         self.focus_content()
 
     def _reset(self) -> None:
-        self.show_draft(self._start)
+        self.show_draft(self._original)
+
+    # Files.
+
+    def _ask_load(self) -> None:
+        self.ask_line(Question(text("submit.ask.load"), self._load))
+
+    def _ask_save(self) -> None:
+        spec = self.draft.spec
+        name = f"{spec.name}.yml" if spec is not None and spec.name else "task.yml"
+        self.ask_line(Question(text("submit.ask.save"), self._save, name))
+
+    def _load(self, name: str) -> None:
+        if not name.strip():
+            return
+        try:
+            content = Path(os.path.expanduser(name.strip())).read_text("utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            self.hai.say(text("submit.cannot_read", path=name, error=error), warning=True)
+            return
+        self.show_draft(drafts.read_draft(content))
+
+    def _save(self, name: str) -> None:
+        if name.strip():
+            path = Path(os.path.expanduser(name.strip()))
+            self.start(self.save(path, lambda: self._write(path)))
+
+    async def _write(self, path: Path) -> str:
+        await asyncio.to_thread(path.write_text, self.draft.text, "utf-8")
+        return text("said.saved", path=path)
 
 
-def _broken(error: Invalid) -> ValidationResult:
+def _invalid_result(error: Invalid) -> ValidationResult:
     return ValidationResult(error.violations or (Violation("", error.message),))

@@ -1,4 +1,4 @@
-"""Columns of what belongs to one task: its ranks, its runs, its events."""
+"""Columns of the ranks, the runs and the events of one task."""
 
 from __future__ import annotations
 
@@ -18,16 +18,15 @@ def _column(key: str, width: int, cell: Callable[[Any, float], Cell | str], **mo
     return Column(key, text(f"col.{key}"), width, cell, **more)
 
 
-def ranks() -> tuple[Column, ...]:
-    """Of the last run."""
+def rank_columns() -> tuple[Column, ...]:
     return (
         _column("rank", 4, lambda r, now: str(r.index), right=True),
         _column("node", 12, lambda r, now: r.node or "-"),
         _column("state", 23, _rank_state),
-        _column("exit", 20, _exit, flex=True),
+        _column("exit", 20, _exit_cell, flex=True),
         _column("role", 10, lambda r, now: r.role or "-", drop=3),
         _column("began", 19, lambda r, now: local(r.start_time), drop=2),
-        _column("lasted", 7, _rank_span, right=True),
+        _column("lasted", 7, _rank_duration, right=True),
         _column("lines", 30, _last_line, drop=4, flex=True),
     )
 
@@ -35,15 +34,15 @@ def ranks() -> tuple[Column, ...]:
 def _rank_state(rank: Rank, now: float) -> Cell:
     from hai_tui.screens.task.text import rank_state_name, rank_style
 
-    detail = rank_style(rank)
-    return Cell(f"{detail.glyph} {rank_state_name(rank.state)}", detail.tone)
+    style = rank_style(rank)
+    return Cell(f"{style.glyph} {rank_state_name(rank.state)}", style.tone)
 
 
-def _exit(rank: Rank, now: float) -> Cell:
-    """How the program ended; of one that is not known to have ended, for how long its agent is silent."""
-    from hai_tui.views.silent_agents import silent_rank
+def _exit_cell(rank: Rank, now: float) -> Cell:
+    """Return how the program ended, or for how long its agent has been silent."""
+    from hai_tui.views.silent_agents import rank_silence_text
 
-    if silent := silent_rank(rank, now):
+    if silent := rank_silence_text(rank, now):
         return Cell(silent, "bad")
     if not rank.HasField("exit_code"):
         return Cell(rank.exit_meaning or "-")
@@ -52,11 +51,11 @@ def _exit(rank: Rank, now: float) -> Cell:
     return Cell(content, "bad" if rank.exit_code else "plain")
 
 
-def _rank_span(rank: Rank, now: float) -> str:
-    return _span(rank.start_time.seconds, rank.end_time.seconds, now)
+def _rank_duration(rank: Rank, now: float) -> str:
+    return _duration(rank.start_time.seconds, rank.end_time.seconds, now)
 
 
-def _span(begin: int, end: int, now: float) -> str:
+def _duration(begin: int, end: int, now: float) -> str:
     return span((end or now) - begin) if begin else "-"
 
 
@@ -64,39 +63,37 @@ def _last_line(rank: Rank, now: float) -> str:
     return (rank.last_lines.rstrip().splitlines() or [""])[-1]
 
 
-def runs() -> tuple[Column, ...]:
-    """Newest first."""
+def run_columns() -> tuple[Column, ...]:
     return (
         _column("run", 4, lambda r, now: str(r.number), right=True),
         _column("state", 13, _run_state),
         _column("priority", 12, lambda r, now: priority_name(r.priority), drop=3),
         _column("nodes", 5, lambda r, now: str(len(r.ranks)), right=True),
         _column("began", 19, lambda r, now: local(r.create_time)),
-        _column("lasted", 7, _run_span, right=True),
+        _column("lasted", 7, _run_duration, right=True),
         _column("ended", 24, _run_end, flex=True),
         _column("hosts", 20, lambda r, now: ",".join(x.node for x in r.ranks), drop=4),
     )
 
 
 def _run_state(run: Run, now: float) -> Cell:
-    from hai_tui.screens.task.text import run_state
+    from hai_tui.screens.task.text import run_state_name
 
-    state_name = run_state(run)
-    return Cell(f"{state_style(state_name).glyph} {state_name}", state_style(state_name).tone)
+    state = run_state_name(run)
+    return Cell(f"{state_style(state).glyph} {state}", state_style(state).tone)
 
 
-def _run_span(run: Run, now: float) -> str:
-    return _span(run.create_time.seconds, run.end_time.seconds, now)
+def _run_duration(run: Run, now: float) -> str:
+    return _duration(run.create_time.seconds, run.end_time.seconds, now)
 
 
 def _run_end(run: Run, now: float) -> str:
-    from hai_tui.screens.task.text import run_end
+    from hai_tui.screens.task.text import run_end_text
 
-    return run_end(run)
+    return run_end_text(run)
 
 
-def events() -> tuple[Column, ...]:
-    """Newest first."""
+def event_columns() -> tuple[Column, ...]:
     return (
         _column("time", 19, lambda e, now: local(e.time)),
         _column("actor", 10, lambda e, now: e.actor),

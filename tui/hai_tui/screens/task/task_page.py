@@ -1,8 +1,10 @@
-"""One task: overview, ranks, runs, timeline, why it waits, what it uses, its spec; everything follows the stream."""
+"""The page of one task: overview, ranks, runs, timeline, explanation, usage and spec, all updated live."""
 
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -18,13 +20,14 @@ from hai.client.errors import HaiError, NotFound
 from hai.client.tasks.references import parse_id
 from hai.client.tasks.silent_agents import silent_agents_of_run
 from hai_tui.actions import Action
+from hai_tui.feed.task_row import cached_status
 from hai_tui.i18n import text
 from hai_tui.runtime.textual_compat import run_in_background
 from hai_tui.screens.task import tables as task_tables
-from hai_tui.screens.task.shell import open_shell, why_no_shell
 from hai_tui.screens.task.task_detail import TaskDetail
 from hai_tui.screens.task.usage_tab import UsageTab
 from hai_tui.screens.tasks.task_actions import TaskActionsPage
+from hai_tui.session import connect
 from hai_tui.style.theme import tones
 from hai_tui.tasks import descriptions
 from hai_tui.widgets.plain import Static
@@ -38,11 +41,11 @@ if TYPE_CHECKING:
 TABS = ("overview", "ranks", "runs", "timeline", "why", "usage", "spec")
 _TICK_SECONDS = 1.0
 _RELOAD_SECONDS = 0.5
-"""Between two looks at a task that changes all the time."""
+"""The least time between two requests for a task, which may change all the time."""
 
 
 class TaskPage(TaskActionsPage):
-    """`:task 12`, `:task train`, `:task 12 why`."""
+    """The page is opened by `:task 12`, `:task train` or `:task 12 why`."""
 
     DEFAULT_CSS = """
     TaskPage #summary { height: auto; max-height: 4; padding: 0 1; background: $background; }
@@ -60,7 +63,6 @@ class TaskPage(TaskActionsPage):
         self._dependency_facts: dict[str, str] = {}
 
     def content(self) -> Widget:
-        """Summary, tabs, and what the chosen tab shows."""
         now = self.hai.now
         texts = (
             VerticalScroll(Static(id=f"{name}-text"), id=name)
@@ -68,12 +70,20 @@ class TaskPage(TaskActionsPage):
         )
         tables = (
             VirtualTable(
-                task_tables.ranks(), self.detail.rank, now, id="ranks", empty=text("ranks.empty")
+                task_tables.rank_columns(),
+                self.detail.rank,
+                now,
+                id="ranks",
+                empty=text("ranks.empty"),
             ),
             VirtualTable(
-                task_tables.runs(), self.detail.run, now, id="runs", empty=text("ranks.empty")
+                task_tables.run_columns(),
+                self.detail.run,
+                now,
+                id="runs",
+                empty=text("ranks.empty"),
             ),
-            VirtualTable(task_tables.events(), self.detail.event, now, id="timeline"),
+            VirtualTable(task_tables.event_columns(), self.detail.event, now, id="timeline"),
         )
         names = [(name, text(f"tab.{name}")) for name in TABS]
         usage = UsageTab(self.hai, lambda: self.detail.task, id="usage")
@@ -81,38 +91,43 @@ class TaskPage(TaskActionsPage):
         return Vertical(Static(id="summary"), TabLine(names, self._tab, self.open_tab), switcher)
 
     def title_text(self) -> str:
-        """Its number and name."""
         name = f" {self.detail.task.name}" if self.detail.task else ""
         return f"{self.entry.title} {self._task_id or self._ref}{name}"
 
     def actions(self) -> Sequence[Action]:
-        """What can be done here."""
         return [
-            Action("l", "logs", "action.logs", self._logs),
-            Action("tab,right", "nexttab", "action.nexttab", lambda: self._step(1)),
+            Action("l", "logs", "action.logs", self._open_logs),
+            Action("tab,right", "nexttab", "action.nexttab", lambda: self._switch_tab(1)),
             Action(
                 "shift+tab,left",
                 "prevtab",
                 "action.prevtab",
-                lambda: self._step(-1),
+                lambda: self._switch_tab(-1),
                 in_footer=False,
             ),
             *self.task_actions(),
             *self.dependency_actions(),
-            Action("s", "shell", "action.shell", self._shell, writes=True, why_not=self._no_shell),
-            Action("S", "services", "action.services", self._services, in_footer=False),
-            self._turn("]", "next", 1),
-            self._turn("[", "before", -1),
+            Action(
+                "s",
+                "shell",
+                "action.shell",
+                self._open_shell,
+                writes=True,
+                why_not=self._why_no_shell,
+            ),
+            Action("S", "services", "action.services", self._open_services, in_footer=False),
+            self._turn_page_action("]", "next", 1),
+            self._turn_page_action("[", "before", -1),
             Action("y", "yaml", "action.yaml", lambda: self.open_tab("spec"), in_footer=False),
-            Action("A", "again", "action.again", self._again, writes=True, in_footer=False),
+            Action("A", "again", "action.again", self._submit_again, writes=True, in_footer=False),
             Action("c", "copy", "action.copy", self._copy, in_footer=False),
             Action("E", "save", "action.save", self._save, in_footer=False),
         ]
 
-    def _turn(self, key: str, name: str, step: int) -> Action:
+    def _turn_page_action(self, key: str, name: str, step: int) -> Action:
         def turn() -> None:
             self.open_tab("usage")
-            self._usage.turn_page(step)
+            self._usage_tab.turn_page(step)
 
         return Action(
             key,
@@ -120,15 +135,15 @@ class TaskPage(TaskActionsPage):
             f"usage.{name}",
             turn,
             in_footer=False,
-            why_not=lambda: self._usage.why_no_other_page(),
+            why_not=lambda: self._usage_tab.why_no_other_page(),
         )
 
     @property
-    def _usage(self) -> UsageTab:
+    def _usage_tab(self) -> UsageTab:
         return self.query_one(UsageTab)
 
     def accepts_arguments(self, arguments: Sequence[str]) -> bool:
-        """The same task, with another tab if one is named."""
+        """Return True for the same task; open the tab that is named after it."""
         ref, *tab = arguments
         if ref != self._ref:
             return False
@@ -137,47 +152,45 @@ class TaskPage(TaskActionsPage):
         return True
 
     def chosen_ids(self) -> list[int]:
-        """This one."""
         return [self._task_id] if self._task_id else []
 
-    def with_spec(self) -> list[Task]:
-        """As the server was asked for it."""
+    def chosen_tasks_with_spec(self) -> list[Task]:
+        """Return the task as the page loaded it."""
         return [self.detail.task] if self.detail.task else self.chosen_tasks()
 
     # Tabs.
 
     def open_tab(self, name: str) -> None:
-        """Show a tab."""
         self._tab = name
         self.query_one(ContentSwitcher).current = name
-        self.query_one(TabLine).show(name)
+        self.query_one(TabLine).set_current(name)
         self.focus_content()
         self._tick()
 
     def focus_content(self) -> None:
-        """The tab that is shown has the keyboard."""
+        """Give the keyboard to the current tab."""
         self.set_focus(self.query_one(f"#{self._tab}"))
 
-    def _step(self, step: int) -> None:
+    def _switch_tab(self, step: int) -> None:
         self.open_tab(TABS[(TABS.index(self._tab) + step) % len(TABS)])
 
-    # What the server says.
+    # Loading.
 
     def opened(self) -> None:
-        """Ask, and ask again whenever the task changes."""
+        """Load the task, and load it again whenever it changes."""
         self.query_one("#summary", Static).update(text("task.loading", id=self._ref))
         run_in_background(self, self._follow_task, group="look")
         self.set_interval(_TICK_SECONDS, self._tick)
 
     def tasks_changed(self, ids: set[int]) -> None:
-        """Look again if it concerns this task."""
+        """Load the task again if it has changed."""
         if self._task_id in ids or not ids:
             self._changed_event.set()
 
     async def _follow_task(self) -> None:
         session = self.hai.session
         client = await session.client()
-        if not self._task_id and not await self._resolved(client):
+        if not self._task_id and not await self._resolve(client):
             return
         while True:
             self._changed_event.clear()
@@ -192,7 +205,7 @@ class TaskPage(TaskActionsPage):
             await asyncio.sleep(_RELOAD_SECONDS)
             await self._changed_event.wait()
 
-    async def _resolved(self, client: Client) -> bool:
+    async def _resolve(self, client: Client) -> bool:
         try:
             self._task_id = await self.hai.session.call_with_retry(
                 partial(client.tasks.resolve, self._ref)
@@ -207,7 +220,7 @@ class TaskPage(TaskActionsPage):
             return
         self._put("summary", text("task.none", id=self._ref))
 
-    # What is drawn.
+    # Drawing.
 
     def _draw(self) -> None:
         if not self.is_ready:
@@ -216,12 +229,12 @@ class TaskPage(TaskActionsPage):
         assert detail.task is not None
         self._tick()
         self._draw_overview()
-        self._draw_why()
-        self._put("spec-text", self._spec())
+        self._draw_explanation()
+        self._put("spec-text", self._spec_text())
         self._table("ranks").show([rank.index for rank in detail.ranks])
         self._table("runs").show([run.number for run in reversed(detail.runs)])
         self._table("timeline").show([event.sequence for event in reversed(detail.events)])
-        self._usage.begin()
+        self._usage_tab.load_first()
         self.refresh_frame()
 
     def _draw_overview(self) -> None:
@@ -229,33 +242,33 @@ class TaskPage(TaskActionsPage):
 
         detail, styles, now = self.detail, tones(self.hai.current_theme), self.hai.now()
         assert detail.task is not None
-        facts = [*task_text.facts(detail.task, now), *self._dependency_facts.items()]
+        facts = [*task_text.task_facts(detail.task, now), *self._dependency_facts.items()]
         cards = task_text.overview(detail.task, detail.waiting, detail.runs, facts, now, styles)
         self._put("overview-text", cards)
 
-    def _draw_why(self) -> None:
+    def _draw_explanation(self) -> None:
         from hai_tui.screens.task import text as task_text
 
         detail, styles, now = self.detail, tones(self.hai.current_theme), self.hai.now()
         assert detail.task is not None
-        self._put("why-text", task_text.why(detail.task, detail.why, now, styles))
+        self._put("why-text", task_text.explanation(detail.task, detail.explanation, now, styles))
 
     def _update_dependencies(self) -> None:
-        """Who waits for this task may come and go without any change of it."""
+        """Draw the dependencies again, which may change without a change of this task."""
         model = self.hai.session.tasks
         if model is None or self.detail.task is None:
             return
-        before, behind = self.detail.task.awaited, self._dependents([self.detail.task])
-        pairs = {"before": before, "behind": behind}
-        dependency_actions = {
-            key: descriptions.describe_tasks(ids, model.tasks) for key, ids in pairs.items()
+        task = self.detail.task
+        ids_by_fact = {"before": task.awaited, "behind": self._dependents([task])}
+        facts = {
+            key: descriptions.describe_tasks(ids, model.tasks) for key, ids in ids_by_fact.items()
         }
-        if dependency_actions != self._dependency_facts:
-            self._dependency_facts = dependency_actions
+        if facts != self._dependency_facts:
+            self._dependency_facts = facts
             self._draw_overview()
 
     def _tick(self) -> None:
-        """Time goes on also where nothing changes."""
+        """Draw what changes with time alone."""
         from hai_tui.screens.task import text as task_text
 
         detail, now = self.detail, self.hai.now()
@@ -265,9 +278,9 @@ class TaskPage(TaskActionsPage):
         self._put("summary", task_text.summary(detail.task, detail.waiting, now, styles))
         self.status(self._cursor_summary() or task_text.status_line(detail.task, now))
         self._update_dependencies()
-        if silent_agents_of_run(detail.task.run) is not None:  # for how long, is counted
+        if silent_agents_of_run(detail.task.run) is not None:  # the time of the silence grows
             self._draw_overview()
-            self._draw_why()
+            self._draw_explanation()
 
     def _put(self, id: str, renderable: Any) -> None:
         self.query_one(f"#{id}", Static).update(renderable)
@@ -280,54 +293,60 @@ class TaskPage(TaskActionsPage):
 
         return to_yaml(self.detail.task.spec) if self.detail.task else ""
 
-    def _spec(self) -> Syntax | Text:
-        dark = self.hai.current_theme.dark
+    def _spec_text(self) -> Syntax | Text:
         if self.hai.no_color:
             return Text(self._yaml())
-        theme = "ansi_dark" if dark else "ansi_light"
+        theme = "ansi_dark" if self.hai.current_theme.dark else "ansi_light"
         return Syntax(self._yaml(), "yaml", theme=theme, background_color="default", word_wrap=True)
 
     def _cursor_summary(self) -> str:
-        """What the row under the cursor may have no room for."""
+        """Return the text for which the row under the cursor may have no room."""
         if self._tab == "timeline":
             return self.detail.event_summary(self._table("timeline").cursor_id or 0)
-        return (
-            self.detail.run_summary(self._table("runs").cursor_id or 0)
-            if self._tab == "runs"
-            else ""
-        )
+        if self._tab == "runs":
+            return self.detail.run_summary(self._table("runs").cursor_id or 0)
+        return ""
 
     def on_virtual_table_moved(self) -> None:
-        """Another row is under the cursor."""
         self._tick()
 
     # Actions.
 
     def on_virtual_table_opened(self, event: VirtualTable.Opened) -> None:
-        """A rank opens its log."""
+        """Open the log of a rank."""
         if event.table.id == "ranks":
             self.hai.goto(f"logs {self._task_id} {event.id}")
 
-    def _logs(self) -> None:
-        """Of the rank under the cursor on the ranks' tab, of the one that failed first, else of all."""
+    def _open_logs(self) -> None:
+        """Open the log of the rank under the cursor, else the logs of all ranks."""
         table = self._table("ranks")
         if self._tab == "ranks" and table.cursor_id is not None:
             self.hai.goto(f"logs {self._task_id} {table.cursor_id}")
         elif self._task_id:
             self.hai.goto(f"logs {self._task_id}")
 
-    def _no_shell(self) -> str:
-        return why_no_shell(self.hai, self.detail.task)
+    def _why_no_shell(self) -> str:
+        if self.hai.options.connect is not connect:
+            return text("shell.made_up")
+        task = self.detail.task
+        is_running = task is not None and cached_status(task) == "RUNNING"
+        return "" if is_running else text("shell.not_running")
 
-    def _shell(self) -> None:
-        """In the rank under the cursor, else in the first one."""
+    def _open_shell(self) -> None:
+        """Give the screen to `hai shell` in the rank under the cursor, else in the first one, until the shell ends."""
         cursor = self._table("ranks").cursor_id if self._tab == "ranks" else None
-        open_shell(self.hai, self._task_id, cursor or 0)
+        task, rank, name = self._task_id, cursor or 0, self.hai.session.profile.name
+        profile = ["--profile", name] if name else []
+        command = [sys.executable, "-m", "hai_tui.cli.main", "shell", *profile]
+        with self.hai.suspend():
+            print(text("shell.open", task=task, rank=rank), flush=True)
+            code = subprocess.run([*command, str(task), "-r", str(rank)], check=False).returncode
+        self.hai.say(text("shell.ended", code=code), warning=bool(code))
 
-    def _services(self) -> None:
+    def _open_services(self) -> None:
         self.hai.goto(f"services {self._task_id}")
 
-    def _again(self) -> None:
+    def _submit_again(self) -> None:
         self.hai.goto(f"submit {self._task_id}")
 
     def _copy(self) -> None:

@@ -1,4 +1,4 @@
-"""The tabs of the page of a task as text and cards. Pure: values in, renderables out."""
+"""The content of the tabs of a task's page: texts and cards. Pure."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from hai_tui.formatting.table import printable
 from hai_tui.formatting.values import held_seconds, local, priority_name, since, span
 from hai_tui.i18n import text
 from hai_tui.tasks.descriptions import likely_cause
-from hai_tui.views.dry_run import ahead
-from hai_tui.views.goodput import sentences as goodput_sentences
-from hai_tui.views.silent_agents import silent_run, silent_task
-from hai_tui.views.start_forecast import sentences as start_sentences
+from hai_tui.views.dry_run import task_ahead_text
+from hai_tui.views.goodput import goodput_sentences
+from hai_tui.views.silent_agents import run_silence_text, task_silence_text
+from hai_tui.views.start_forecast import start_sentences
 from hai_tui.views.tasks import status
 from hai_tui.widgets.plain import Group, Table, grid
 
@@ -39,24 +39,26 @@ Tones = Mapping[str, Style]
 Facts = Iterable[tuple[str, str]]
 
 LAST_LINES = 12
-"""Lines of a failed rank that the card shows."""
+"""The last lines of a failed rank that its card shows."""
 
 
 def state_label(state: str, tones: Tones) -> Text:
-    """Glyph and word of a state."""
+    """Return glyph and name of a state."""
     style = state_style(state)
     return Text(f"{style.glyph} {state}", tones[style.tone])
 
 
 def task_state_label(task: Task, tones: Tones) -> Text:
-    """Glyph and word of a task's state; of one with a silent agent another glyph, because it may not be true."""
+    """Return glyph and name of a task's status. A silent agent changes the glyph, because the status may be out of
+    date.
+    """
     if silent_agents_of_run(task.run) is None:
         return state_label(status(task), tones)
     return Text(f"{SILENT.glyph} {status(task)}", tones[SILENT.tone])
 
 
 def summary(task: Task, waiting: Waiting, now: float, tones: Tones) -> Text:
-    """Two lines above the tabs: state and size; why it is so."""
+    """Return the two lines above the tabs: state and size, and the reason."""
     nodes = text("task.nodes", count=task.node_count)
     group = task.group + (f"#{task.zone}" if task.zone else "")
     parts = [
@@ -64,22 +66,20 @@ def summary(task: Task, waiting: Waiting, now: float, tones: Tones) -> Text:
         task.user,
         priority_name(task.priority),
         text("task.in", nodes=nodes, group=group),
-        _since_when(task, now),
+        _age_text(task, now),
     ]
     if task.tags:
         parts.append(text("task.tags", tags=", ".join(task.tags)))
     line = Text().append_text(task_state_label(task, tones))
     line.append("  ").append(" · ".join(part for part in parts if part))
     line.append("\n")
-    if silent := silent_task(task, now):
+    if silent := task_silence_text(task, now):
         line.append(silent, tones["bad"]).append(" · ")
-    entries = (
-        waiting.message or task.reason or task.run.reason or (silent and text("silent.unseen"))
-    )
-    return line.append(printable(entries), tones["quiet"])
+    reason = waiting.message or task.reason or task.run.reason
+    return line.append(printable(reason or (silent and text("silent.unseen"))), tones["quiet"])
 
 
-def _since_when(task: Task, now: float) -> str:
+def _age_text(task: Task, now: float) -> str:
     if not task.run_count:
         return text("task.created", span=since(task.create_time, now))
     run = text("task.run", number=task.run_count)
@@ -89,7 +89,7 @@ def _since_when(task: Task, now: float) -> str:
 
 
 def status_line(task: Task, now: float) -> str:
-    """When it was submitted, what it has used, how much of that was worth it."""
+    """Return the age of the task, the time that it has held nodes, and its goodput."""
     parts = [text("task.created", span=since(task.create_time, now))]
     if held_time := held_seconds(task, now):
         parts.append(text("task.used", span=span(held_time)))
@@ -98,49 +98,48 @@ def status_line(task: Task, now: float) -> str:
     return " · ".join(parts)
 
 
-def heading(sentence: str) -> Text:
-    """A title of a card."""
+def _heading(sentence: str) -> Text:
     return Text(sentence, "bold underline")
 
 
 def _card(title: str, *body: RenderableType) -> Group:
-    return Group(heading(title), Padding(Group(*body), (0, 0, 1, 2)))
+    return Group(_heading(title), Padding(Group(*body), (0, 0, 1, 2)))
 
 
 def overview(
     task: Task,
     waiting: Waiting,
     runs: Sequence[Run],
-    entries: Facts,
+    facts: Facts,
     now: float,
     tones: Tones,
 ) -> Group:
-    """The cards that matter for this task, the most pressing first."""
+    """Return the cards that apply to this task, the most urgent first."""
     cards: list[RenderableType] = []
     run = runs[-1] if runs else task.run
-    if silent := silent_run(run, now):
+    if silent := run_silence_text(run, now):
         explanation = Text(text("silent.card"), tones["quiet"])
         cards.append(_card(text("head.silent"), Text(silent, tones["bad"]), explanation))
-    if failed := failure(run, tones):
-        cards.append(_card(text("head.failure"), *failed))
+    if failure := _failure_lines(run, tones):
+        cards.append(_card(text("head.failure"), *failure))
     if waiting.reason:
-        cards.append(_card(text("head.waiting"), *_waiting(task, waiting, now)))
+        cards.append(_card(text("head.waiting"), *_waiting_lines(task, waiting, now)))
     if run.ranks:
         title = text("head.ranks", number=run.number)
-        cards.append(_card(title, rank_grid(run, tones), _rank_legend(run, tones)))
-    if worth := list(goodput_sentences(task.goodput, now)):
-        cards.append(_card(text("head.goodput"), *(Text(line) for line in worth)))
-    cards.append(_card(text("head.facts"), _grid(entries)))
+        cards.append(_card(title, _rank_grid(run, tones), _rank_legend(run, tones)))
+    if sentences := list(goodput_sentences(task.goodput, now)):
+        cards.append(_card(text("head.goodput"), *map(Text, sentences)))
+    cards.append(_card(text("head.facts"), _fact_grid(facts)))
     return Group(*cards)
 
 
-def failure(run: Run, tones: Tones) -> list[RenderableType]:
-    """Who failed first, how, its last words and the likely cause; nothing when nobody failed."""
+def _failure_lines(run: Run, tones: Tones) -> list[RenderableType]:
+    """Return which rank failed first, how, its last lines and the likely cause; an empty list without a failure."""
     rank = first_failed_rank(run)
     if rank is None:
         return []
-    entries = rank.exit_meaning
-    meaning = f" ({entries})" if entries and not entries.startswith("exit code") else ""
+    says_more = rank.exit_meaning and not rank.exit_meaning.startswith("exit code")
+    meaning = f" ({rank.exit_meaning})" if says_more else ""
     facts = {"rank": rank.index, "node": rank.node, "code": rank.exit_code, "meaning": meaning}
     lines: list[RenderableType] = [Text(f"✗ {text('fail.rank', **facts)}", tones["bad"])]
     if len(run.ranks) > 1:
@@ -157,7 +156,7 @@ def failure(run: Run, tones: Tones) -> list[RenderableType]:
     return [*lines, Text(text("fail.next"), tones["quiet"])]
 
 
-def _waiting(task: Task, waiting: Waiting, now: float) -> Iterator[Text]:
+def _waiting_lines(task: Task, waiting: Waiting, now: float) -> Iterator[Text]:
     yield Text(printable(waiting.message or waiting.reason))
     if waiting.queue_place:
         level = priority_name(waiting.effective_priority)
@@ -167,23 +166,23 @@ def _waiting(task: Task, waiting: Waiting, now: float) -> Iterator[Text]:
 
 
 def rank_state_name(state: int) -> str:
-    """RUNNING for RANK_STATE_RUNNING."""
+    """Return RUNNING for RANK_STATE_RUNNING."""
     return enum_name(RankState, state)
 
 
 def rank_style(rank: Rank) -> StateStyle:
-    """The sign of a rank's state, or of its silent agent."""
+    """Return the style of a rank's state, or that of a silent agent."""
     return SILENT if is_silent(rank) else state_style(rank_state_name(rank.state))
 
 
-def rank_grid(run: Run, tones: Tones) -> Text:
-    """One glyph a rank, by tens; it wraps where the page ends."""
-    signs = Text()
+def _rank_grid(run: Run, tones: Tones) -> Text:
+    """Return one glyph for each rank in groups of ten; the text wraps at the end of the line."""
+    glyphs = Text()
     for rank in run.ranks:
-        detail = rank_style(rank)
-        signs.append(detail.glyph, tones[detail.tone])
-        signs.append(" " if rank.index % 10 != 9 else "   ")
-    return signs
+        style = rank_style(rank)
+        glyphs.append(style.glyph, tones[style.tone])
+        glyphs.append(" " if rank.index % 10 != 9 else "   ")
+    return glyphs
 
 
 def _rank_legend(run: Run, tones: Tones) -> Text:
@@ -194,22 +193,21 @@ def _rank_legend(run: Run, tones: Tones) -> Text:
     for state, count in counts.items():
         line.append_text(state_label(state, tones)).append(f" {count}   ")
     if silent := sum(map(is_silent, run.ranks)):
-        line.append(f"{SILENT.glyph} {text('ranks.silent')}", tones[SILENT.tone]).append(
-            f" {silent}"
-        )
+        line.append(f"{SILENT.glyph} {text('ranks.silent')}", tones[SILENT.tone])
+        line.append(f" {silent}")
     return line
 
 
-def _grid(entries: Facts) -> Table:
+def _fact_grid(facts: Facts) -> Table:
     rows = grid(padding=(0, 2))
-    for name, value in entries:
+    for name, value in facts:
         if value and value != "-":
             rows.add_row(Text(text(f"fact.{name}"), "dim"), Text(printable(value)))
     return rows
 
 
-def facts(task: Task, now: float) -> Facts:
-    """Names and values."""
+def task_facts(task: Task, now: float) -> Facts:
+    """Yield the names and values of the task's facts."""
     numbers = {
         "runs": task.run_count,
         "suspends": task.suspend_count,
@@ -226,46 +224,46 @@ def facts(task: Task, now: float) -> Facts:
     yield "tags", ", ".join(task.tags)
 
 
-def run_state(run: Run) -> str:
-    """RUNNING for RUN_STATE_RUNNING."""
+def run_state_name(run: Run) -> str:
+    """Return RUNNING for RUN_STATE_RUNNING."""
     return enum_name(RunState, run.state)
 
 
-def run_end(run: Run) -> str:
-    """Why a run ended: the stop code in words, and the sentence."""
+def run_end_text(run: Run) -> str:
+    """Return why a run ended: the stop code in words, and the reason."""
     stop_text = "+".join(stop_code_names(run.stop_code))
     return " · ".join(part for part in (stop_text, printable(run.reason)) if part)
 
 
-def why(task: Task, answer: ExplainTaskResponse | None, now: float, tones: Tones) -> Group:
-    """Why it waits, with numbers; when it may start; what would help; who is ahead; the past. Or why it failed."""
-    silent = silent_task(task, now)
+def explanation(task: Task, answer: ExplainTaskResponse | None, now: float, tones: Tones) -> Group:
+    """Return why a task failed; or why it waits, when it may start, what would help, who is ahead, and its history."""
+    silent = task_silence_text(task, now)
     if task.outcome == TASK_OUTCOME_FAILED:
         history = [] if answer is None else list(answer.history)
         reason = Text(printable(task.reason), tones["bad"])
-        card = _card(text("head.failure"), reason, *failure(task.run, tones))
+        card = _card(text("head.failure"), reason, *_failure_lines(task.run, tones))
         return Group(card, *_list("why.past", history))
     if answer is None or not (answer.waiting.reason or answer.history or silent):
         return Group(Text(text("why.none"), tones["quiet"]))
     cards: list[RenderableType] = []
     if answer.waiting.reason:
-        cards.append(_card(text("head.waiting"), *_waiting(task, answer.waiting, now)))
+        cards.append(_card(text("head.waiting"), *_waiting_lines(task, answer.waiting, now)))
     if silent:
         lines = (Text(f"• {printable(line)}") for line in answer.constraints)
         cards.append(_card(text("head.silent"), Text(silent, tones["bad"]), *lines))
     else:
-        entries = [line for line in answer.constraints if line != answer.waiting.message]
-        cards += _list("why.constraints", entries)
+        constraints = [line for line in answer.constraints if line != answer.waiting.message]
+        cards += _list("why.constraints", constraints)
     cards += _list("why.changes", [flip.message for flip in answer.flips], tones["good"])
     flips = {flip.message for flip in answer.flips}
-    helps = [line for line in answer.suggestions if line not in flips]
-    cards += _list("why.silent.do" if silent else "why.suggestions", helps)
+    suggestions = [line for line in answer.suggestions if line not in flips]
+    cards += _list("why.silent.do" if silent else "why.suggestions", suggestions)
     if answer.HasField("nodes") and answer.nodes.total:
-        cards.append(_card(text("why.nodes"), _nodes(answer, tones)))
+        cards.append(_card(text("why.nodes"), _node_bars(answer, tones)))
     if answer.quotas:
-        rows = (Text(_quota(row)) for row in answer.quotas)
+        rows = (Text(_quota_text(row)) for row in answer.quotas)
         cards.append(_card(text("why.quotas", user=task.user), *rows))
-    cards += _list("why.before", [ahead(other) for other in answer.ahead])
+    cards += _list("why.before", [task_ahead_text(other) for other in answer.ahead])
     return Group(*cards, *_list("why.past", list(answer.history)))
 
 
@@ -275,23 +273,23 @@ def _list(key: str, lines: Sequence[str], style: Style | None = None) -> list[Re
     return [_card(text(key), *(Text(f"• {printable(line)}", style or "") for line in lines))]
 
 
-_KINDS = (
+_NODE_KINDS = (
     ("free", "good"), ("leaving", "busy"), ("takeable", "waits"), ("protected", "held"),
     ("firm", "plain"), ("cordoned", "quiet"), ("not_ready", "bad"),
 )  # fmt: skip
 
 
-def _nodes(answer: ExplainTaskResponse, tones: Tones) -> Table:
+def _node_bars(answer: ExplainTaskResponse, tones: Tones) -> Table:
     rows = grid(padding=(0, 2))
-    for kind, tone in _KINDS:
+    for kind, tone in _NODE_KINDS:
         count = getattr(answer.nodes, kind)
         if count:
-            drawn = Text(bar(count / answer.nodes.total, 20), tones[tone])
-            rows.add_row(Text(text(f"nodes.{kind}")), Text(str(count), justify="right"), drawn)
+            share = Text(bar(count / answer.nodes.total, 20), tones[tone])
+            rows.add_row(Text(text(f"nodes.{kind}")), Text(str(count), justify="right"), share)
     return rows
 
 
-def _quota(row: QuotaUse) -> str:
+def _quota_text(row: QuotaUse) -> str:
     level = text("quota.all") if row.priority < 0 else priority_name(row.priority)
     numbers = {key: f"{getattr(row, key):.4g}" for key in ("held", "allowed", "after")}
     return text("quota.row", level=level, **numbers)

@@ -1,4 +1,4 @@
-"""The tab of a task that shows what its ranks use: all of them together, then some of them, each."""
+"""The tab with the usage of a task's ranks: all ranks together, then each of a page of ranks."""
 
 from __future__ import annotations
 
@@ -17,39 +17,38 @@ if TYPE_CHECKING:
     from hai.v1.usage_service_pb2 import ListTaskUsageResponse
     from hai_tui.base_app import BaseApp
 
-RANKS = 8
-"""So many are drawn at once."""
+_PAGE_RANKS = 8
 
 
 class UsageTab(UsageView):
-    """`task` says which, once that is known."""
+    """The tab. `task` returns the task, or None while it is not loaded."""
 
     def __init__(self, hai: BaseApp, task: Callable[[], Task | None], id: str) -> None:
-        super().__init__(self._answers, self._page, hai.fail, id)
+        super().__init__(self._load_usage, self._draw_page, hai.fail, id)
         self._hai, self._current_task, self._first = hai, task, 0
 
     @property
     def ranks(self) -> range:
-        """Those that are drawn."""
-        return range(self._first, min(self._first + RANKS, self._count))
+        """Return the ranks of the current page."""
+        return range(self._first, min(self._first + _PAGE_RANKS, self._count))
 
     def turn_page(self, step: int) -> None:
-        """To the next ranks, or the ones before."""
-        last = (self._count - 1) // RANKS * RANKS
-        self._first = max(0, min(self._first + step * RANKS, last))
+        """Show the next or the previous ranks."""
+        last = (self._count - 1) // _PAGE_RANKS * _PAGE_RANKS
+        self._first = max(0, min(self._first + step * _PAGE_RANKS, last))
         self.scroll_home(animate=False)
         self.reload()
 
     def why_no_other_page(self) -> str:
-        """Why there is nothing to turn to."""
-        return "" if self._count > RANKS else text("usage.all.shown")
+        """Return why there is no other page; empty if there is one."""
+        return "" if self._count > _PAGE_RANKS else text("usage.all.shown")
 
     @property
     def _count(self) -> int:
         task = self._current_task()
         return task.node_count if task else 0
 
-    async def _answers(self, points: int) -> list[ListTaskUsageResponse] | None:
+    async def _load_usage(self, points: int) -> list[ListTaskUsageResponse] | None:
         client, task, ranks = await self._hai.session.client(), self._current_task(), self.ranks
         if task is None:
             return None
@@ -58,12 +57,12 @@ class UsageTab(UsageView):
             requests.insert(0, client.usage.of_task(task.id, points=points, sum=True))
         return list(await asyncio.gather(*requests))
 
-    def _page(self, answers: Any, width: int) -> Text:
+    def _draw_page(self, answers: Any, width: int) -> Text:
         from hai_tui.usage import chart_text
 
-        shades, ranks = tones(self._hai.current_theme), self.ranks
-        page = chart_text.of_task(answers, width, shades)
-        if self._count > RANKS:
+        styles, ranks = tones(self._hai.current_theme), self.ranks
+        page = chart_text.of_task(answers, width, styles)
+        if self._count > _PAGE_RANKS:
             facts = {"first": ranks.start, "last": ranks.stop - 1, "count": self._count}
             page = Text(text("usage.some", **facts) + "\n", "dim").append_text(page)
         return page

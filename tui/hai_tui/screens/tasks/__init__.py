@@ -1,1 +1,1 @@
-"""The page of all tasks, and what can be done to them."""
+"""The page of all tasks, and the actions on tasks."""

@@ -1,4 +1,4 @@
-"""`=` on two marked tasks: what differs between their specs."""
+"""The page on `=` for two marked tasks: the differences between their specs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TONES = {"-": "bad", "+": "good", "?": "quiet"}
 
 
 class DiffPage(Page):
-    """`:diff 12 13`."""
+    """The page is opened by `:diff 12 13`."""
 
     DEFAULT_CSS = "DiffPage VerticalScroll { padding: 0 2; }"
 
@@ -32,14 +32,12 @@ class DiffPage(Page):
         self._refs = (first, second or first)
 
     def content(self) -> Widget:
-        """The lines."""
         return VerticalScroll(Static(text("loading"), id="lines"))
 
     def opened(self) -> None:
-        """Ask for both."""
-        self.fetch(self._both, self._show)
+        self.fetch(self._load, self._show)
 
-    async def _both(self, client: Client) -> list[Task]:
+    async def _load(self, client: Client) -> list[Task]:
         ids = [await client.tasks.resolve(ref) for ref in self._refs]
         return [await client.tasks.get(id) for id in ids]
 
@@ -49,11 +47,11 @@ class DiffPage(Page):
         before, after = (to_yaml(task.spec).splitlines() for task in tasks)
         lines = list(difflib.ndiff(before, after))
         styles = tones(self.hai.current_theme)
-        drawn = Text()
+        content = Text()
         for line in lines:
             if not line.startswith("?"):
-                drawn.append(line + "\n", styles.get(_TONES.get(line[0], ""), ""))
-        same = not any(line[0] in "-+" for line in lines)
-        self.query_one("#lines", Static).update(drawn)
+                content.append(line + "\n", styles.get(_TONES.get(line[0], ""), ""))
+        is_equal = not any(line[0] in "-+" for line in lines)
+        self.query_one("#lines", Static).update(content)
         names = [f"{task.id} {task.name}" for task in tasks]
-        self.status(text("diff.same") if same else text("diff.title", a=names[0], b=names[1]))
+        self.status(text("diff.same") if is_equal else text("diff.title", a=names[0], b=names[1]))

@@ -1,1 +1,1 @@
-"""Questions and results over the page."""
+"""Dialogs over a page: questions and results."""

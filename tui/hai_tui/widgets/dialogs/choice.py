@@ -1,4 +1,4 @@
-"""A short list of choices over the page; each has a key of its own too."""
+"""A dialog with a short list of choices; each choice has a key of its own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hai_tui.widgets.plain import Label, OptionList, plain
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What is answered, the key that answers it at once, and the sentence."""
+    """A choice: the id that the dialog returns, the key that picks it, and its sentence."""
 
     id: str
     key: str
@@ -27,7 +27,7 @@ class Choice:
 
 
 class ChoiceDialog(Dialog[str]):
-    """Answers with the id of a choice; empty: none."""
+    """Returns the id of a choice; empty if the user picks none."""
 
     DEFAULT_CSS = """
     ChoiceDialog { align: center middle; background: $background 60%; }
@@ -45,7 +45,6 @@ class ChoiceDialog(Dialog[str]):
         self._title, self._choices, self._about = title, choices, about
 
     def compose(self) -> ComposeResult:
-        """One line a choice."""
         with Vertical() as box:
             box.border_title = plain(self._title)
             if self._about:
@@ -55,13 +54,12 @@ class ChoiceDialog(Dialog[str]):
             )
             yield Label(text("choose.keys"))
 
-    def pressed(self, event: events.Key) -> None:
-        """The key of a choice."""
+    def on_own_key(self, event: events.Key) -> None:
+        """Pick the choice whose key was pressed."""
         for choice in self._choices:
             if choice.key and event.character == choice.key:
                 event.stop()
                 self.dismiss(choice.id)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Enter or a click."""
         self.dismiss(event.option.id or "")

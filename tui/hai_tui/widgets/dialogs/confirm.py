@@ -1,4 +1,4 @@
-"""A question before something that can not be taken back; the dangerous ones want a word typed."""
+"""A dialog that asks before an action that cannot be undone; a dangerous action asks the user to type a word."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hai_tui.widgets.plain import Label
 
 
 class ConfirmDialog(Dialog[bool]):
-    """True for yes. With `typed` only that word, followed by enter, is a yes."""
+    """Returns True for yes. With `word_to_type`, only that word followed by enter means yes."""
 
     DEFAULT_CSS = """
     ConfirmDialog { align: center middle; background: $background 60%; }
@@ -31,26 +31,24 @@ class ConfirmDialog(Dialog[bool]):
         Binding("n,escape,q", "answer(False)", show=False),
     ]
 
-    def __init__(self, question: str, typed: str = "") -> None:
+    def __init__(self, question: str, word_to_type: str = "") -> None:
         super().__init__()
-        self._question, self._typed = question, typed
+        self._question, self._word_to_type = question, word_to_type
 
     def compose(self) -> ComposeResult:
-        """The question, and how it is answered."""
         with Vertical():
             yield Label(self._question)
-            if self._typed:
+            if self._word_to_type:
                 yield OrderedInput(compact=True)
-                yield Label(text("confirm.typed", word=self._typed), classes="hint")
+                yield Label(text("confirm.typed", word=self._word_to_type), classes="hint")
             else:
                 yield Label(text("confirm.keys"), classes="hint")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """The typed word."""
-        if event.value.strip() == self._typed:
+        if event.value.strip() == self._word_to_type:
             self.dismiss(True)
 
     def action_answer(self, yes: bool) -> None:
-        """Close with the answer; a typed word can not be skipped."""
-        if not (yes and self._typed):
+        """Close with the answer, unless the user must type a word."""
+        if not (yes and self._word_to_type):
             self.dismiss(yes)

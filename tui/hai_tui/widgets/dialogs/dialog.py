@@ -1,4 +1,8 @@
-"""A question over the page. Keys come before it has the keyboard, or after its answer: each is for what is seen."""
+"""The base class of dialogs, which handles keys in the order in which they were typed.
+
+A key may arrive before the dialog has the keyboard, or after it was answered. Each key goes to what the user saw when
+they pressed it.
+"""
 
 from __future__ import annotations
 
@@ -14,27 +18,27 @@ Answer = TypeVar("Answer")
 
 
 class Dialog(ModalScreen[Answer]):
-    """What was typed for its line goes there, what was typed after the answer goes on to the page."""
+    """A dialog. Keys typed for its input field go there; keys typed after the answer go to the page."""
 
     def on_key(self, event: events.Key) -> None:
-        """Only keys that nothing in it has taken come by here."""
-        if not self.open:
+        """Handle a key that no widget of the dialog has handled."""
+        if not self.is_open:
             event.stop()
             self.app.post_message(events.Key(event.key, event.character))
         elif isinstance(self.focused, OrderedInput) and self.focused.accepts(event):
             event.stop()
             self.focused.post_message(events.Key(event.key, event.character))
         else:
-            self.pressed(event)
+            self.on_own_key(event)
 
-    def pressed(self, event: events.Key) -> None:
-        """A key of its own."""
+    def on_own_key(self, event: events.Key) -> None:
+        """Handle a key of the dialog itself."""
 
     @property
-    def open(self) -> bool:
-        """False once it is answered."""
+    def is_open(self) -> bool:
+        """Return False once the dialog is answered."""
         return self.app.screen is self
 
     def dismiss(self, result: Answer | None = None) -> AwaitComplete:
-        """Close with an answer. The first one counts: one more would close what lies below."""
-        return super().dismiss(result) if self.open else AwaitComplete()
+        """Close with an answer. A second answer is ignored, because it would close the page below."""
+        return super().dismiss(result) if self.is_open else AwaitComplete()

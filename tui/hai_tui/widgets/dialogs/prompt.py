@@ -1,6 +1,6 @@
-"""A line to type in at the bottom of a page: for `:`, `/` and single values. Up and down recall earlier lines.
+"""A line at the bottom of a page for `:`, `/` and single values. Up and down recall earlier lines.
 
-It takes the place of the keys, which mean nothing meanwhile; so nothing else moves or is laid out anew.
+The prompt replaces the line of keys, so the rest of the page is not laid out again.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from hai_tui.widgets.plain import Label
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked, and who hears of each change, of the answer, and that there is none."""
+    """A question for one line of text, and the functions to call with the text."""
 
     label: str
-    done: Callable[[str], None]
+    done: Callable[[str], None]  # gets the answer
     value: str = ""
     placeholder: str = ""
-    changed: Callable[[str], None] | None = None
-    wrong: Callable[[], bool] | None = None  # True: what stands there is no answer, the line stays
+    changed: Callable[[str], None] | None = None  # gets the text after each key
+    is_invalid: Callable[[], bool] | None = None  # True keeps the prompt open
     cancelled: Callable[[], None] | None = None
     history: Sequence[str] = ()  # the newest first
-    words: Sequence[str] = ()  # completed while typing
+    words: Sequence[str] = ()  # completed while the user types
     secret: bool = False
 
 
@@ -47,30 +47,29 @@ class _Line(OrderedInput):
     ]
     virtual_size: Reactive[Size] = Reactive(Size(0, 0))  # a key must not lay out the whole screen
     question: Question | None = None
-    # told at once: the letter and what it finds are one picture
+    # Called directly, not by a message, so that the letter and its effect are painted together.
     changed: Callable[[str], None] | None = None
     _history_index = -1
 
     def watch_value(self, value: str) -> None:
-        """Tell who asked."""
         if self.changed is not None:
             self.changed(value)
 
     def action_recall(self, step: int) -> None:
-        """An earlier or later line."""
+        """Show an earlier or later line of the history."""
         history = self.question.history if self.question else ()
         self._history_index = max(-1, min(self._history_index + step, len(history) - 1))
         self.value = history[self._history_index] if self._history_index >= 0 else ""
         self.cursor_position = len(self.value)
 
     def action_cancel(self) -> None:
-        """Leave without an answer."""
+        """Close without an answer."""
         assert isinstance(self.parent, Prompt)
         self.parent.close(answered=False)
 
 
 class Prompt(Horizontal):
-    """Hidden until `ask`, then there instead of another widget; gives the focus back when it is done."""
+    """A prompt that is hidden until `ask`; then it replaces another widget. Gives the focus back when it closes."""
 
     DEFAULT_CSS = """
     Prompt { height: 1; display: none; background: $surface; padding: 0 1; }
@@ -80,13 +79,11 @@ class Prompt(Horizontal):
     """
     question: Question | None = None
 
-    def __init__(self, back: Callable[[], None], instead_of: Widget) -> None:
+    def __init__(self, restore_focus: Callable[[], None], replaces: Widget) -> None:
         super().__init__()
-        self._restore_focus = back  # gives the focus back
-        self._instead_of = instead_of
+        self._restore_focus, self._replaced = restore_focus, replaces
 
     def compose(self) -> ComposeResult:
-        """A label and the line."""
         yield Label("", id="prompt-label")
         yield _Line(compact=True, id="prompt-line")
 
@@ -102,33 +99,32 @@ class Prompt(Horizontal):
         line.changed, line.value = None, question.value
         line.changed = question.changed
         line.cursor_position = len(question.value)
-        self.display, self._instead_of.display = True, False
-        self.screen.set_focus(line)  # at once: what is typed next belongs to it
+        self.display, self._replaced.display = True, False
+        self.screen.set_focus(line)  # at once: the keys that follow belong to the line
 
     def accepts(self, event: events.Key) -> bool:
-        """True for what was typed after the key that asked, but came before the line had the keyboard."""
+        """Take a key that was typed after `ask` but arrived before the line had the keyboard; return whether it was."""
         line = self.query_one(_Line)
-        late = self.question is not None and line.accepts(event)
-        if late:
+        is_late = self.question is not None and line.accepts(event)
+        if is_late:
             line.post_message(events.Key(event.key, event.character))
-        return late
+        return is_late
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Who asked knows already; nobody else is concerned."""
+        """Keep the message from the page: `changed` was called already."""
         event.stop()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """The answer."""
         event.stop()
         question = self.question
-        if question is None or question.wrong is None or not question.wrong():
+        if question is None or question.is_invalid is None or not question.is_invalid():
             self.close(answered=True)
 
     def close(self, *, answered: bool) -> None:
-        """Hide, then tell who asked."""
+        """Hide the prompt, then call the function of the question."""
         line = self.query_one(_Line)
         question, value, line.changed = self.question, line.value, None
-        self.question, self.display, self._instead_of.display = None, False, True
+        self.question, self.display, self._replaced.display = None, False, True
         self._restore_focus()
         if question is None:
             return

@@ -1,4 +1,4 @@
-"""What became of each of several tasks: a table that stays until it is closed."""
+"""A dialog that shows the result of an action on each of several tasks, until it is closed."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from hai_tui.widgets.plain import Static, grid, plain
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One line: the thing, whether it went well, and what is said of it."""
+    """The result of one task: its name, whether the action succeeded, and a message."""
 
     name: str
-    good: bool
+    succeeded: bool
     message: str
 
 
 class ResultsDialog(Dialog[None]):
-    """One line each, the failures first."""
+    """Shows one line for each result, failures first."""
 
     DEFAULT_CSS = """
     ResultsDialog { align: center middle; background: $background 60%; }
@@ -37,15 +37,14 @@ class ResultsDialog(Dialog[None]):
 
     def __init__(self, title: str, results: Sequence[Result]) -> None:
         super().__init__()
-        self._title, self._results = title, sorted(results, key=lambda result: result.good)
+        self._title, self._results = title, sorted(results, key=lambda result: result.succeeded)
 
     def compose(self) -> ComposeResult:
-        """A grid that scrolls."""
         styles = tones(self.app.current_theme)
         lines = grid(padding=(0, 1))
         for result in self._results:
-            sign = Text("✓", styles["done"]) if result.good else Text("✗", styles["bad"])
-            lines.add_row(sign, result.name, result.message)
+            glyph = Text("✓", styles["done"]) if result.succeeded else Text("✗", styles["bad"])
+            lines.add_row(glyph, result.name, result.message)
         with VerticalScroll() as box:
             box.border_title = plain(self._title)
             yield Static(lines)

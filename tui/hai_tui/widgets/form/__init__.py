@@ -1,1 +1,1 @@
-"""Lines of forms."""
+"""Input fields, and the lines and lists of forms."""

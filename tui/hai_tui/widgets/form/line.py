@@ -1,4 +1,4 @@
-"""One line of a form: what it is called, a line to type in, and below it a hint or what is wrong."""
+"""One line of a form: a label, an input field, and below them a hint or an error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hai_tui.widgets.form.ordered_input import OrderedInput
 from hai_tui.widgets.plain import Label
 
 
-class _FormField(OrderedInput):
+class _LineInput(OrderedInput):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,shift+tab", "app.focus_previous", show=False),
         Binding("down,tab", "app.focus_next", show=False),
@@ -23,7 +23,7 @@ class _FormField(OrderedInput):
 
 
 class FormLine(Vertical):
-    """Its input posts Changed and Submitted as any other; the line is its grandparent."""
+    """A line of a form. Its input field posts Changed and Submitted; the line is the field's grandparent."""
 
     DEFAULT_CSS = """
     FormLine { height: auto; }
@@ -52,42 +52,39 @@ class FormLine(Vertical):
         super().__init__()
         self.key = key
         self._label, self._hint = label, hint
-        self.input = _FormField(value, compact=True, placeholder=example, password=secret)
+        self.input = _LineInput(value, compact=True, placeholder=example, password=secret)
         self.input.cursor_blink = False
         if choices:
-            self.offer(choices)
+            self.set_choices(choices)
 
     def compose(self) -> ComposeResult:
-        """Label and input, and what stands below."""
         with Horizontal():
             yield Label(self._label, classes="name")
             yield self.input
         yield Label("", classes="about")
 
     def on_mount(self) -> None:
-        """Nothing is wrong yet."""
-        self.wrong("")
+        self.show_error("")
 
     @property
     def value(self) -> str:
-        """What stands there."""
         return self.input.value
 
-    def show(self, value: str) -> None:
-        """Let something else stand there; nobody hears of it, and one types on behind it."""
+    def set_value(self, value: str) -> None:
+        """Replace the value without posting Changed, and put the cursor at the end."""
         if self.input.value != value:
             with self.input.prevent(Input.Changed):
                 self.input.value = value
             self.input.cursor_position = len(value)
 
-    def offer(self, choices: Sequence[str]) -> None:
-        """Complete these words from now on."""
+    def set_choices(self, choices: Sequence[str]) -> None:
+        """Complete these words while the user types."""
         self.input.suggester = SuggestFromList(choices, case_sensitive=False)
         self.input.placeholder = " | ".join(choices)
 
-    def wrong(self, message: str) -> None:
-        """Say what is wrong; empty: show the hint. Nothing happens to a line whose page has gone."""
-        for line in self.query(".about").results(Label):
-            line.update(f"✗ {message}" if message else self._hint)
-            line.set_class(bool(message), "wrong")
-            line.set_class(bool(message or self._hint), "shown")
+    def show_error(self, message: str) -> None:
+        """Show an error; an empty one shows the hint. A line whose page is closed has no label and stays as it is."""
+        for label in self.query(".about").results(Label):
+            label.update(f"✗ {message}" if message else self._hint)
+            label.set_class(bool(message), "wrong")
+            label.set_class(bool(message or self._hint), "shown")

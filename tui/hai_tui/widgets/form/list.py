@@ -1,4 +1,4 @@
-"""Lines of a form for a list of things: the last one is empty, and what is typed there is one more."""
+"""Lines of a form for a list. The last line is always empty; text in it becomes one more element."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hai_tui.widgets.form.line import FormLine
 
 
 class FormList(Vertical):
-    """A thing a line; an empty line is nothing."""
+    """A list with one line for each element; empty lines are ignored."""
 
     DEFAULT_CSS = """
     FormList { height: auto; }
@@ -21,7 +21,7 @@ class FormList(Vertical):
     """
 
     class Changed(Message):
-        """Something else stands in its lines."""
+        """The user has changed a line."""
 
         def __init__(self, lines: FormList) -> None:
             super().__init__()
@@ -34,38 +34,37 @@ class FormList(Vertical):
         self._lines = [self._line("")]
 
     def compose(self) -> ComposeResult:
-        """The first line has the label."""
         yield from self._lines
 
     @property
     def value(self) -> list[str]:
-        """What stands in the lines, also in those that are empty."""
+        """Return the texts of all lines, empty ones included."""
         return [line.value for line in self._lines]
 
     @property
-    def filled(self) -> list[str]:
-        """What stands in those that are not."""
+    def elements(self) -> list[str]:
+        """Return the texts of the lines that are not empty."""
         return [value for value in self.value if value.strip()]
 
-    def show(self, values: Sequence[str]) -> None:
-        """Let other things stand there; nobody hears of it."""
-        if self.filled == list(values):
+    def set_elements(self, values: Sequence[str]) -> None:
+        """Replace the elements without posting Changed."""
+        if self.elements == list(values):
             return
         for line, value in zip(self._lines, [*values, ""], strict=False):
-            line.show(value)
+            line.set_value(value)
         for value in [*values, ""][len(self._lines) :]:
             self._add(value)
         for line in self._lines[len(values) + 1 :]:
             line.remove()
         del self._lines[len(values) + 1 :]
 
-    def wrong(self, messages: Sequence[str]) -> None:
-        """Say what is wrong below each line."""
-        for line, sentence in zip(self._lines, messages, strict=True):
-            line.wrong(sentence)
+    def show_errors(self, messages: Sequence[str]) -> None:
+        """Show an error below each line; empty ones for lines without a fault."""
+        for line, message in zip(self._lines, messages, strict=True):
+            line.show_error(message)
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """There is always room for one more."""
+        """Add an empty line when the last one is filled."""
         event.stop()
         if self._lines[-1].value.strip():
             self._add("")

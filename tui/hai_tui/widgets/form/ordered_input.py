@@ -1,7 +1,8 @@
 """Input fields that handle keys in the order in which they were typed.
 
-Textual hands a key such as backspace up to the page and does there what the field has for it; letters that were
-typed at once after it, as over a slow line, are in the field by then.
+Textual handles a key such as backspace in the page, after the field. Over a slow line, letters typed after that key
+may
+be in the field by then. These fields handle such keys themselves.
 """
 
 from __future__ import annotations
@@ -12,32 +13,32 @@ from textual.widgets import Input, TextArea
 
 
 class OrderedInput(Input):
-    """One line."""
+    """A field of one line."""
 
     async def _on_key(self, event: events.Key) -> None:
-        """Textual calls Input's own after this."""
+        """Handle the key; pass it on if the focus has moved. Textual calls Input's own handler afterwards."""
         focused_widget = self.screen.focused
         if focused_widget is None or focused_widget is self:
             await _run_field_action(self, event)
-        else:  # typed behind a key that led to another field
+        else:  # typed after a key that moved the focus
             event.stop()
             event.prevent_default()
             focused_widget.post_message(events.Key(event.key, event.character))
 
     def accepts(self, event: events.Key) -> bool:
-        """True for keys that it never hands on."""
+        """Return True for a key that the field handles itself."""
         return event.is_printable or bool(_field_actions(self, event.key))
 
 
 class OrderedTextArea(TextArea):
-    """Many lines."""
+    """A field of many lines."""
 
     async def _on_key(self, event: events.Key) -> None:
         await _run_field_action(self, event)
 
 
 def _field_actions(field: Widget, key: str) -> list[str]:
-    """What it does for a key. What ends it stays behind all that may still be on its way to it."""
+    """Return the actions of a key, except those that end the input, which the page handles after all earlier keys."""
     bindings = field._bindings.key_to_bindings.get(key, ())
     return [b.action for b in bindings if b.action not in ("submit", "cancel", "copy")]
 

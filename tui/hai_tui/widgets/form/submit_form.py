@@ -1,4 +1,4 @@
-"""The form of a task: a line a field, lines for variables and services."""
+"""The form of a task: a line for each field, and lists for variables, services and dependencies."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _CHOICES: Mapping[str, Sequence[str]] = {
 
 
 class SubmitForm(VerticalScroll, can_focus=False):
-    """Shows specs and posts what is typed; what is wrong stands beside its line."""
+    """Shows a spec, posts what the user types, and shows errors beside their lines."""
 
     DEFAULT_CSS = "SubmitForm { width: 1fr; height: 1fr; padding: 0 1; }"
 
     class Changed(Message):
-        """Something else stands in the line, or the lines, of a field."""
+        """The user has changed a field."""
 
         def __init__(self, path: str, value: Value) -> None:
             super().__init__()
@@ -44,53 +44,50 @@ class SubmitForm(VerticalScroll, can_focus=False):
         self._lists = {path: _list(path) for path in list_fields.LISTS}
 
     def compose(self) -> ComposeResult:
-        """In the order of the fields."""
         for path in drafts.FIELDS:
             yield self._lists[path] if path in self._lists else self._lines[path]
 
     def value(self, path: str) -> Value:
-        """What stands in the line, or in lines that are not empty."""
-        return self._lists[path].filled if path in self._lists else self._lines[path].value
+        """Return the value of a line, or the elements of a list."""
+        return self._lists[path].elements if path in self._lists else self._lines[path].value
 
     def focus_first(self) -> None:
-        """Give the keyboard to the first line."""
         self.screen.set_focus(self._lines["name"].input)
 
-    def offer(self, path: str, choices: Sequence[str]) -> None:
-        """Complete these words from now on."""
-        self._lines[path].offer(choices)
+    def set_choices(self, path: str, choices: Sequence[str]) -> None:
+        """Complete these words in a line while the user types."""
+        self._lines[path].set_choices(choices)
 
-    def show(self, spec: TaskSpec) -> None:
-        """Let a spec stand there; nobody hears of it."""
-        values = drafts.values(spec)
+    def show_spec(self, spec: TaskSpec) -> None:
+        """Show the values of a spec without posting Changed."""
+        values = drafts.field_values(spec)
         for path, line in self._lines.items():
-            line.show(str(values[path]))
-        for path, lines in self._lists.items():
-            lines.show(values[path])
+            line.set_value(str(values[path]))
+        for path, elements in self._lists.items():
+            elements.set_elements(values[path])
 
-    def compare(self, spec: TaskSpec | None) -> None:
-        """What differs from it stands out."""
-        begin = drafts.values(spec or TaskSpec())
+    def mark_changes(self, original: TaskSpec | None) -> None:
+        """Highlight the fields that differ from the original."""
+        values = drafts.field_values(original or TaskSpec())
         for path, line in (self._lines | self._lists).items():
-            line.set_class(self.value(path) != begin[path], "edited")
+            line.set_class(self.value(path) != values[path], "edited")
 
-    def wrong(self, messages: Mapping[str, str]) -> None:
-        """Say what is wrong beside the lines that it is about."""
+    def show_errors(self, messages: Mapping[str, str]) -> None:
+        """Show errors, given by path, beside their lines."""
         for path, line in self._lines.items():
-            line.wrong(messages.get(path, ""))
-        for path, lines in self._lists.items():
-            rows = [messages.get(part, "") for part in list_fields.paths(path, lines.value)]
-            rows[-1] = messages.get(path, "")
-            lines.wrong(rows)
+            line.show_error(messages.get(path, ""))
+        for path, elements in self._lists.items():
+            paths = list_fields.violation_paths(path, elements.value)
+            errors = [messages.get(each, "") for each in paths]
+            errors[-1] = messages.get(path, "")  # errors of the whole list
+            elements.show_errors(errors)
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """In a line of its own."""
         event.stop()
         line = next(line for line in self._lines.values() if line.input is event.input)
         self.post_message(self.Changed(line.key, line.value))
 
     def on_form_list_changed(self, event: FormList.Changed) -> None:
-        """In one of many."""
         event.stop()
         self.post_message(self.Changed(event.lines.key, event.lines.value))
 

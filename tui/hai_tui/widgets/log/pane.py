@@ -1,8 +1,8 @@
-"""One open log on a page: a heading, its lines, and the reader that brings them."""
+"""One open log on a page: a heading, the lines, and the reader that loads them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -28,7 +28,7 @@ from hai_tui.widgets.log.view import LogView
 if TYPE_CHECKING:
     from hai.v1.task_pb2 import Run
 
-REPAINT_SECONDS = 0.1
+_REPAINT_SECONDS = 0.1
 _TONES = {
     "following": "good",
     "reading": "held",
@@ -46,18 +46,16 @@ class _Heading(Widget):
     """
     line = Text()
 
-    def say(self, line: Text) -> None:
-        """Show another line."""
+    def show(self, line: Text) -> None:
         self.line = line
         self.refresh()
 
     def render(self) -> Text:
-        """Cut to its line."""
         return self.line
 
 
 class LogPane(Vertical):
-    """A log of one task. The page gives it a reader; it tells the page by `Changed`."""
+    """A log of one task. The page sets `reader`; the pane posts `Changed` to the page."""
 
     DEFAULT_CSS = """
     LogPane { height: 1fr; }
@@ -65,7 +63,7 @@ class LogPane(Vertical):
     """
 
     class Changed(Message):
-        """Other lines, or another state."""
+        """The lines of the log, or its state, have changed."""
 
         def __init__(self, pane: LogPane) -> None:
             super().__init__()
@@ -79,33 +77,31 @@ class LogPane(Vertical):
         self.runs: Sequence[Run] = ()
         self.search_text = self.only = ""
         self._only: SafeRegex | None = None
-        self.hits = 0  # lines of the window that had what is looked for
+        self.hit_count = 0  # lines of the window that match the search
         self._pending: list[Change | None] = []
         self.view = LogView(self.window, self._describe, labels=source.labelled)
-        self._pending_changes = Debouncer(self._flush, REPAINT_SECONDS, partial(later, self))
+        self._pending_changes = Debouncer(self._flush, _REPAINT_SECONDS, partial(later, self))
 
     def compose(self) -> ComposeResult:
-        """Heading and lines."""
         yield _Heading()
         yield self.view
 
     def on_mount(self) -> None:
-        """Nothing is there yet."""
         self.update_heading()
 
     async def on_unmount(self) -> None:
-        """No stream stays open."""
+        """Close the stream of the reader."""
         if self.reader is not None:
             await self.reader.close()
 
     @property
     def is_ready(self) -> bool:
-        """False from when it closes, part by part: answers may arrive that late."""
+        """Return False once the pane closes part by part: answers of the server may arrive that late."""
         return self.is_mounted and bool(self.query(_Heading))
 
     @property
     def state(self) -> str:
-        """loading, following, reading, more, ended, failed."""
+        """Return loading, following, reading, more, ended or failed."""
         reader = self.reader
         if reader is not None and reader.error:
             return "failed"
@@ -118,82 +114,135 @@ class LogPane(Vertical):
         return "following" if self.view.following else "reading"
 
     def changed(self, change: Change | None) -> None:
-        """The window is other than it was; drawn soon, several changes together."""
+        """Note a change of the window, and draw it soon, together with others. None means another part of the log."""
         self._pending.append(change)
         self._pending_changes.add(set())
 
     def failed(self, sentence: str) -> None:
-        """It can not be read, for this reason."""
+        """Show why the log cannot be read."""
         assert self.reader is not None
         self.reader.error = sentence
         self.flush()
 
     def flush(self) -> None:
-        """Draw what has changed now."""
+        """Draw all pending changes now."""
         self._flush(set())
 
     def search(self, query_text: str) -> None:
-        """Mark what is wanted, and count the lines of the window that have it."""
+        """Mark the hits of a search, and count the lines of the window that have one."""
         search_pattern, self.search_text = compile_query(query_text), query_text
         self.view.search(search_pattern)
-        self.hits = sum(map(matches(search_pattern), self.window)) if search_pattern else 0
+        self.hit_count = sum(map(matches(search_pattern), self.window)) if search_pattern else 0
 
     @property
     def search_pattern(self) -> SafeRegex | None:
-        """What is looked for."""
+        """Return the pattern of the search."""
         return self.view.search_pattern
 
     @property
-    def slow(self) -> str:
-        """That what is looked for, or what lines must have, takes too long; empty: it does not."""
+    def slow_pattern_note(self) -> str:
+        """Return a note if a pattern takes too long to match; else empty."""
         slow_patterns = (
             each for each in (self.search_pattern, self._only) if each and each.gave_up
         )
         return next((text("logs.slow", wanted=each.pattern) for each in slow_patterns), "")
 
     def set_only(self, query_text: str) -> None:
-        """Show only lines with these words; empty: all."""
+        """Show only lines that match a pattern; an empty one shows all lines."""
         self.only = query_text
         self._only = compile_query(query_text)
         self._set_line_format(only=matches(self._only) if self._only else None)
 
     def toggle_wrap(self) -> None:
-        """Fold long lines, or let them go on to the right."""
         self.view.set_line_format(self.view.line_format, wraps=not self.view.wraps)
 
     def toggle_times(self) -> None:
-        """When each line came."""
         self._set_line_format(times=not self.view.line_format.times)
 
-    def find_run(self, *, back: bool) -> Line | None:
-        """The first line of the next run in the window, or of the one that is seen, or the one before it."""
+    async def go_to_end(self) -> None:
+        """Show the end of the log, and follow it."""
+        if self.reader is None:
+            return
+        self.view.following = True
+        if not self.reader.attached:
+            await self.reader.last()
+        self.flush()
+        self.view.to_end()
+
+    async def go_to_top(self) -> None:
+        """Show the beginning of the log; load it if the window does not have it."""
+        if self.reader is None:
+            return
+        self.view.following = False
+        if self.window.begin and await self.reader.older():
+            await self.reader.first()
+        self.flush()
+        self.view.to_start()
+
+    async def toggle_follow(self) -> None:
+        """Stay at the end while lines come, or no longer do so."""
+        if self.view.following:
+            self.view.following = False
+            self.update_heading()
+        else:
+            await self.go_to_end()
+
+    async def go_to_run(self, *, back: bool) -> bool:
+        """Show the first line of the next run, or of the one before; return False if there is none."""
+        assert self.reader is not None
+        line, rows = self._find_loaded_run(back=back), self.view.rows
+        if line is None:
+            top = rows[min(self.view.scroll_offset.y, len(rows) - 1)].line if rows else None
+            number = top.run if top else 0
+            test = (lambda x: x.run < number) if back else (lambda x: x.run > number)
+            line = await self.reader.find(test, back=back)
+            self.flush()
+        if line is not None:
+            self.view.show_line(line)
+        return line is not None
+
+    async def go_to_hit(
+        self, pattern: SafeRegex, *, back: bool, on_progress: Callable[[int], None]
+    ) -> bool:
+        """Show the nearest line that matches, loaded or not; return False if there is none."""
+        assert self.reader is not None
+        if self.view.next_hit(back=back):
+            return True
+        if pattern.gave_up:
+            return False
+        line = await self.reader.find(matches(pattern), back=back, on_progress=on_progress)
+        self.flush()
+        if line is not None:
+            self.view.show_hit(line)
+        return line is not None
+
+    def _find_loaded_run(self, *, back: bool) -> Line | None:
         rows, top = self.view.rows, self.view.scroll_offset.y
-        indices = [i for i, row in enumerate(rows) if row.begins and (i < top if back else i > top)]
+        indices = [
+            i for i, row in enumerate(rows) if row.starts_run and (i < top if back else i > top)
+        ]
         return rows[indices[-1 if back else 0]].line if indices else None
 
-    @property
-    def first_visible_line(self) -> Line | None:
-        """The first line that is seen."""
-        rows, top = self.view.rows, self.view.scroll_offset.y
-        return rows[min(top, len(rows) - 1)].line if rows else None
-
     def status_text(self) -> str:
-        """How much is held, where one stands, what is looked for."""
+        """Return the number of loaded lines, the position, the filter and the hits."""
         rows, top = self.view.rows, self.view.scroll_offset.y
         position = f"{min(top + 1, len(rows)):,}"
         parts = [text("logs.status", lines=f"{len(self.window):,}", place=position)]
         if self.only:
             parts.append(text("logs.status.only", only=self.only))
-        if slow := self.slow:
-            parts.append(slow)
+        if note := self.slow_pattern_note:
+            parts.append(note)
         elif self.search_pattern is not None:
             parts.append(
-                text("logs.status.hits", hits=f"{self.hits:,}", wanted=self.search_pattern.pattern)
+                text(
+                    "logs.status.hits",
+                    hits=f"{self.hit_count:,}",
+                    wanted=self.search_pattern.pattern,
+                )
             )
         return " · ".join(parts)
 
     def update_heading(self) -> None:
-        """Draw the heading again."""
         if not self.is_ready:
             return
         heading, ranks = self.query_one(_Heading), ",".join(map(str, self.source.ranks))
@@ -204,7 +253,7 @@ class LogPane(Vertical):
         error = self.reader.error if self.reader else ""
         sentence = text(f"logs.state.{self.state}", error=error)
         line.append("  ").append(sentence, tones(self.app.current_theme)[_TONES[self.state]])
-        heading.say(line)
+        heading.show(line)
 
     def _set_line_format(self, **options: object) -> None:
         self.view.set_line_format(replace(self.view.line_format, **options), wraps=self.view.wraps)  # type: ignore[arg-type]
@@ -226,15 +275,14 @@ class LogPane(Vertical):
             self.view.apply(total)
         self._content_changed()
 
-    def _empty(self) -> str:
-        """What stands there instead of lines."""
+    def _empty_text(self) -> str:
         if self.only and len(self.window):
             return text("logs.nothing.only", only=self.only)
         if self.state == "failed":
-            return ""  # the heading says why
+            return ""  # the heading says why the log cannot be read
         return text("loading" if self.state == "loading" else "logs.nothing")
 
     def _content_changed(self) -> None:
-        self.view.empty = self._empty()
+        self.view.empty = self._empty_text()
         self.update_heading()
         self.post_message(self.Changed(self))

@@ -1,1 +1,1 @@
-"""Tables of any length, of which only visible cells are formatted."""
+"""Tables of any length; only visible cells are formatted."""

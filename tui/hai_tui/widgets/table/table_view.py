@@ -1,8 +1,10 @@
-"""What a table shows: any number of rows, of which only visible cells are ever formatted.
+"""Shows a table with any number of rows; only visible cells are formatted.
 
-Rows are ids; what stands in them is asked of `row_of` when it is drawn. A line is kept until its row, its look
-or its ages say something else, so that moving, filtering and laying out anew draw what is there already.
-(Textual's own DataTable takes seconds at 10 000 rows.)
+Rows are ids; `row_of` returns the content of a row when it is drawn. A drawn line is cached until its content, its
+style
+or an age in it changes, so moving, filtering and laying out draw cached lines. (Textual's own DataTable takes
+seconds at
+10 000 rows.)
 """
 
 from __future__ import annotations
@@ -23,14 +25,14 @@ from hai_tui.widgets.table.row_lines import MARGIN, RowRenderer
 from hai_tui.widgets.table.rows import Rows
 
 AGES_SECONDS = 1.0
-"""Ages are looked at so often; only lines that say something else then are drawn."""
-Form = tuple[str, bool, bool]
-"""The style of a line, and whether cursor and mark are on it."""
+"""Ages are computed so often; only lines that change are drawn."""
+LineState = tuple[str, bool, bool]
+"""The style of a line, and whether it has the cursor and the mark."""
 _STYLES = ("header", "cursor", "marked", "fresh", "empty")
 
 
 class TableView(SizedScrollView):
-    """Shows ids in the order given. What keys and the mouse do is `table/virtual_table.py`."""
+    """Shows rows in the given order. `table/virtual_table.py` handles keys and the mouse."""
 
     DEFAULT_CSS = """
     TableView { height: 1fr; background: $background; scrollbar-size-vertical: 1;
@@ -56,83 +58,81 @@ class TableView(SizedScrollView):
         self._columns, self._row_of, self._clock = tuple(columns), row_of, clock
         self._rows = Rows()
         self._visible_columns: tuple[Column, ...] = ()
-        self._width = 0  # for which columns were chosen
+        self._width = 0  # the visible columns fit this width
         self.fresh: set[Any] = set()
         self.sorted_by: tuple[str, bool] = ("", False)
         self.all_columns = False
-        self.empty = empty
+        self.empty = empty  # shown while there are no rows
         self._styles: dict[str, Style] = {}
-        self._restyled = True  # perhaps: the focus comes and goes more often than another theme
-        self._lines: RowRenderer | None = None  # None: lines that are kept look otherwise now
+        self._styles_may_differ = True  # a change of the focus sets it, too, and changes no style
+        self._lines: RowRenderer | None = None  # None if cached lines are out of date
         self._blank = Strip([])
-        self._line_cache: dict[Any, dict[Form, Strip]] = {}
+        self._line_cache: dict[Any, dict[LineState, Strip]] = {}
 
     @property
     def ids(self) -> Sequence[Any]:
-        """All rows, in order."""
+        """Return the ids of all rows in order."""
         return self._rows.ids
 
     @property
     def marked(self) -> set[Any]:
-        """The rows that are marked."""
+        """Return the ids of the marked rows."""
         return self._rows.marked
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """All columns, also those that do not fit now."""
+        """Return all columns, also those that do not fit."""
         return self._columns
 
     @property
     def cursor_id(self) -> Any:
-        """The row under the cursor; None without rows."""
+        """Return the id of the row under the cursor; None without rows."""
         return self._rows.cursor_id
 
     @property
     def chosen(self) -> list[Any]:
-        """The marked rows in order, else the one under the cursor."""
+        """Return the marked ids in order, else the one under the cursor."""
         return self._rows.chosen
 
-    def shows(self, key: str) -> bool:
-        """True when that column fits now."""
+    def shows_column(self, key: str) -> bool:
+        """Return whether the column is visible."""
         return any(column.key == key for column in self._visible_columns)
 
     def on_mount(self) -> None:
-        """Ages go on by themselves."""
         self.set_interval(AGES_SECONDS, self._refresh_ages)
 
-    # With the keyboard it looks as without: Textual would style it anew and draw all of it.
+    # A table looks the same with and without the focus. Textual would style and draw all of it again.
 
     def watch_has_focus(self, _has_focus: bool) -> None:
-        """Nothing is styled by it."""
+        """Replace the handler that styles the widget again."""
 
     def on_focus(self, event: events.Focus) -> None:
-        """As Textual does, but drawn is nothing."""
+        """Do what Textual does, without drawing."""
         event.prevent_default()
         self.has_focus = True
         if self.parent is not None:
             self.parent.post_message(events.DescendantFocus(self))
 
     def on_blur(self, event: events.Blur) -> None:
-        """As above."""
+        """Do what Textual does, without drawing."""
         event.prevent_default()
         self.has_focus = False
         if self.parent is not None:
             self.parent.post_message(events.DescendantBlur(self))
 
-    # What is shown.
+    # Content.
 
     def set_columns(self, columns: Sequence[Column]) -> None:
-        """Show other columns."""
         self._columns = tuple(columns)
         self._lay_out()
 
     def show(self, ids: Sequence[Any]) -> None:
-        """Show these rows, which may say other things than before."""
+        """Show these rows, whose content may have changed."""
         self.reorder(ids)
         self.redraw()
 
     def reorder(self, ids: Sequence[Any]) -> None:
-        """Show these rows, of which none says anything else; cursor, marks and scroll position stay with their ids."""
+        """Show these rows, whose content is unchanged; cursor, marks and scroll position stay with their ids."""
         rows = self._rows
         if ids == rows.ids:
             return
@@ -149,22 +149,22 @@ class TableView(SizedScrollView):
         self._draw_again(*(line for line, (old, new) in pairs if old != new))
 
     def changed(self, ids: Collection[Any]) -> None:
-        """Draw these rows again where they are visible."""
+        """Draw these rows again if they are visible."""
         lines = {id: line for line, (id, _) in enumerate(self._visible_rows())}
         for id in ids:
             self._line_cache.pop(id, None)
         self._draw_again(*(lines[id] for id in ids if id in lines))
 
     def redraw(self) -> None:
-        """Every row may say something else."""
+        """Draw every row again."""
         self._lines = None
         self.refresh()
 
     def cursor_moved(self) -> None:
-        """Hook: the cursor stands on another row."""
+        """Hook: the cursor is on another row."""
 
     def _visible_rows(self) -> list[tuple[Any, bool]]:
-        """What stands on each line below the titles, and where the cursor is."""
+        """Return the id on each line below the titles, and whether the cursor is there."""
         rows, top, height = self._rows, self.scroll_offset.y, max(0, self.size.height - 1)
         ids = rows.ids[top : top + height]
         visible_rows = [(id, index == rows.cursor) for index, id in enumerate(ids, start=top)]
@@ -186,36 +186,36 @@ class TableView(SizedScrollView):
     # Drawing.
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Lines as they are kept. Textual's own way styles each of them again, which costs as much as making it."""
+        """Return cached lines. Textual's own method styles each line again, which costs as much as drawing it."""
         self._restyle()
         if self._lines is None or self._clock() - self._lines.now > AGES_SECONDS:
             self._reset_line_cache()
-        strips = [self._line(y) for y in crop.line_range]
+        strips = [self._draw_line(y) for y in crop.line_range]
         background = self.background_colors[1]
         for each in self.get_line_filters():
             strips = [strip.apply_filter(each, background) for strip in strips]
         return [strip.crop(crop.x, crop.right) for strip in strips]
 
     def watch_scroll_x(self, old: float, new: float) -> None:
-        """Other cells of each line."""
+        """Drop the cached lines, which show other cells."""
         super().watch_scroll_x(old, new)
         self._lines = None
 
     def notify_style_update(self) -> None:
-        """Another theme, or the focus came or went."""
+        """Check the styles at the next drawing, after a change of the theme or of the focus."""
         super().notify_style_update()
-        self._restyled = True
+        self._styles_may_differ = True
 
     def _restyle(self) -> None:
-        if self._restyled:
+        if self._styles_may_differ:
             styles = {name: self.get_component_rich_style(f"table--{name}") for name in _STYLES}
             styles["row"] = self.rich_style
             if styles != self._styles:
                 self._styles, self._lines = styles, None
-            self._restyled = False
+            self._styles_may_differ = False
 
     def _reset_line_cache(self) -> None:
-        """How lines look from now on; none is kept."""
+        """Drop all cached lines; draw new ones with the current styles, columns and scroll position."""
         self._line_cache = {}
         self._lines = RowRenderer(
             self._styles,
@@ -235,23 +235,23 @@ class TableView(SizedScrollView):
         self._reset_line_cache()
         visible_rows = enumerate(self._visible_rows())
         self._draw_again(
-            *(line for line, (id, _) in visible_rows if self._aged(id, before.get(id, {})))
+            *(line for line, (id, _) in visible_rows if self._ages_changed(id, before.get(id, {})))
         )
 
-    def _aged(self, id: Any, before: Mapping[Form, Strip]) -> bool:
-        aged = False
-        for form, old in before.items():
-            if self._row(id, form) == old:
-                self._line_cache[id][form] = old  # it was cut and styled already
+    def _ages_changed(self, id: Any, before: Mapping[LineState, Strip]) -> bool:
+        changed = False
+        for line_state, old in before.items():
+            if self._draw_row(id, line_state) == old:
+                self._line_cache[id][line_state] = old  # this one is already cut and styled
             else:
-                aged = True
-        return aged
+                changed = True
+        return changed
 
     def _draw_again(self, *lines: int) -> None:
         if lines:
             self.refresh(*(Region(0, line + 1, self.size.width, 1) for line in lines))
 
-    def _line(self, y: int) -> Strip:
+    def _draw_line(self, y: int) -> Strip:
         assert self._lines is not None
         rows, index = self._rows, self.scroll_offset.y + y - 1
         if y == 0:
@@ -264,19 +264,19 @@ class TableView(SizedScrollView):
         style = (
             "cursor" if cursor else "marked" if marked else "fresh" if id in self.fresh else "row"
         )
-        return self._row(id, (style, cursor, marked))
+        return self._draw_row(id, (style, cursor, marked))
 
     def _empty_message_line(self, index: int) -> str:
-        """What stands there instead of rows: from the second line on, folded."""
+        """Return one line of the message of an empty table, which starts on the second line."""
         folded = wrap(self.empty, max(20, self.size.width - 4))
         return folded[index - 1] if 0 < index <= len(folded) else ""
 
-    def _row(self, id: Any, form: Form) -> Strip:
+    def _draw_row(self, id: Any, line_state: LineState) -> Strip:
         cached_lines = self._line_cache.setdefault(id, {})
-        if form not in cached_lines:
+        if line_state not in cached_lines:
             assert self._lines is not None
-            style, cursor, marked = form
-            cached_lines[form] = self._lines.row(
+            style, cursor, marked = line_state
+            cached_lines[line_state] = self._lines.row(
                 self._row_of(id), style, cursor=cursor, marked=marked
             )
-        return cached_lines[form]
+        return cached_lines[line_state]

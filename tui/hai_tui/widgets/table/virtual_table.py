@@ -1,4 +1,4 @@
-"""A table that is steered by keys and mouse: cursor, marks, scrolling. What it shows is `table/table_view.py`."""
+"""A table that handles keys and the mouse: cursor, marks, scrolling. `table/table_view.py` draws it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Id = Hashable
 
 
 class VirtualTable(TableView, can_focus=True):
-    """Posts Moved, Opened, Marked and HeaderClicked."""
+    """A table of any length. Posts Moved, Opened, Marked and HeaderClicked."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", show=False),
@@ -34,93 +34,87 @@ class VirtualTable(TableView, can_focus=True):
     ]
 
     class Moved(Message):
-        """The cursor stands on another row."""
+        """The cursor is on another row."""
 
         def __init__(self, table: VirtualTable, id: Id | None) -> None:
             super().__init__()
             self.table, self.id = table, id
 
     class Opened(Message):
-        """Enter, or a double click."""
+        """The user has opened a row by enter or a double click."""
 
         def __init__(self, table: VirtualTable, id: Id) -> None:
             super().__init__()
             self.table, self.id = table, id
 
     class Marked(Message):
-        """Other rows are marked than before."""
+        """The marks have changed."""
 
         def __init__(self, table: VirtualTable) -> None:
             super().__init__()
             self.table = table
 
     class HeaderClicked(Message):
-        """A column's title was clicked."""
+        """The title of a column was clicked."""
 
         def __init__(self, table: VirtualTable, key: str) -> None:
             super().__init__()
             self.table, self.key = table, key
 
     def cursor_moved(self) -> None:
-        """Tell of it."""
         self.post_message(self.Moved(self, self.cursor_id))
 
     def on_resize(self) -> None:
-        """Other columns may fit."""
+        """Choose the columns that fit, and keep the cursor visible."""
         if self.scrollable_content_region.width != self._width:
             self._lay_out()
         if self.ids:
             self._show_cursor()
 
     def select(self, id: Any) -> bool:
-        """Put the cursor on a row; False when it is not shown."""
+        """Move the cursor to a row; return False if the table does not show it."""
         index = self._rows.index_of(id)
         if index >= 0:
             self._move_to(index)
         return index >= 0
 
     def unmark(self) -> None:
-        """Mark nothing."""
+        """Remove all marks."""
         self.marked.clear()
         self._marks_changed()
 
     def mark_all(self) -> None:
-        """Mark every row."""
         self._rows.mark_all()
         self._marks_changed()
 
-    # What keys and the mouse do.
+    # Keys and the mouse.
 
     def action_move(self, lines: int) -> None:
-        """Move the cursor."""
         self._move_to(self._rows.cursor + lines)
 
     def action_page(self, pages: int) -> None:
-        """Move by a screen."""
         self._move_to(self._rows.cursor + pages * max(1, self.size.height - 2))
 
     def action_move_to(self, index: int) -> None:
-        """To the first (0) or last (-1) row."""
+        """Move the cursor to the first (0) or last (-1) row."""
         self._move_to(len(self.ids) - 1 if index < 0 else index)
 
     def action_side(self, cells: int) -> None:
-        """Scroll sideways."""
         self.scroll_to(x=self.scroll_offset.x + cells, animate=False)
 
     def action_open(self) -> None:
-        """Open the row under the cursor."""
         if self.ids:
             self.post_message(self.Opened(self, self.cursor_id))
 
     def action_mark(self) -> None:
-        """Mark or unmark the row, and go on to the next."""
+        """Mark or unmark the row, and move to the next one."""
         if self.ids:
             self._rows.toggle_mark()
             self._marks_changed()
             self.action_move(1)
 
     def action_mark_range(self) -> None:
-        """Mark from the row marked last to the cursor."""
+        """Mark the rows from the one marked last to the cursor."""
         if self.ids:
             self._rows.mark_range()
             self._marks_changed()
@@ -148,7 +142,7 @@ class VirtualTable(TableView, can_focus=True):
             self._scroll_y(cursor - height + 1)
 
     def on_click(self, event: events.Click) -> None:
-        """A title sorts; a row takes the cursor; twice opens it."""
+        """Sort by the clicked title, or move the cursor to the clicked row; a double click opens the row."""
         if event.y == 0:
             if column := self._column_at(event.x + self.scroll_offset.x):
                 self.post_message(self.HeaderClicked(self, column.key))

@@ -12,7 +12,7 @@ from hai_tui.cli.command import HaiCommand
 from hai_tui.cli.output.output import dump, print_rows
 from hai_tui.cli.settings import Settings, with_client
 from hai_tui.formatting.table import width
-from hai_tui.views.accounts import TOKENS, level
+from hai_tui.views.accounts import TOKENS, level_name
 
 if TYPE_CHECKING:
     from hai.client.client import Client
@@ -74,7 +74,7 @@ def _quota_text(quotas: Sequence[Quota], glyphs: str) -> str:
 
 
 def _label(quota: Quota) -> str:
-    return f"{quota.group} {level(quota)}"
+    return f"{quota.group} {level_name(quota)}"
 
 
 def _bar(quota: Quota, glyphs: str) -> str:

@@ -23,7 +23,7 @@ from hai_tui.cli.prompts import confirm
 from hai_tui.cli.settings import Settings, with_client
 from hai_tui.formatting.values import Priority, Span
 from hai_tui.i18n import text
-from hai_tui.views.containers import CONTAINERS, remark_of, why
+from hai_tui.views.containers import CONTAINERS, reason_text, status_sentence
 from hai_tui.views.tasks import status
 
 if TYPE_CHECKING:
@@ -115,8 +115,8 @@ async def show_container(settings: Settings, client: Client, task: str, kind: Ki
     """Show the services of a task, and how long it may stay."""
     id = await client.tasks.resolve(task, kind)
     services, row = await client.containers.get(id), await client.tasks.get(id)
-    show_services(settings, services, status=status(row), why=why(row))
-    if settings.sentences and (sentence := remark_of(row)):
+    show_services(settings, services, status=status(row), why=reason_text(row))
+    if settings.sentences and (sentence := status_sentence(row)):
         note(settings, sentence)
 
 

@@ -13,7 +13,7 @@ from hai_tui.cli.output.output import dump, note, show
 from hai_tui.cli.parameters import one_task
 from hai_tui.cli.settings import Settings, call_server, with_client
 from hai_tui.i18n import text
-from hai_tui.views.containers import SERVICES, remarks
+from hai_tui.views.containers import SERVICES, lifetime_sentences
 
 if TYPE_CHECKING:
     from hai.client.client import Client
@@ -155,5 +155,5 @@ def show_services(settings: Settings, container: Container, **more: str) -> None
 
         return dump(settings, {**to_dict(container), **more})
     show(settings, SERVICES, container.services)
-    for remark in remarks(container):
+    for remark in lifetime_sentences(container):
         note(settings, remark)

@@ -18,7 +18,7 @@ from hai_tui.cli.server.cluster_plan import Plan, make_plan
 from hai_tui.cli.server.helm import Cluster, chart
 from hai_tui.cli.settings import Settings
 from hai_tui.i18n import text
-from hai_tui.views.cluster import SERVERS, servers
+from hai_tui.views.cluster import SERVERS, servers_of_pods
 
 _cluster_options = combine(
     click.option(
@@ -204,7 +204,7 @@ def _print_status(settings: Settings, target: Cluster) -> int:
     release = json.loads(target.helm("status", target.release, "--output=json"))
     selector = f"app.kubernetes.io/instance={target.release},app.kubernetes.io/name=hai-server"
     found = list(
-        servers(
+        servers_of_pods(
             json.loads(target.kubectl("get", "pods", f"--selector={selector}", "--output=json"))
         )
     )

@@ -14,7 +14,7 @@ from hai_tui.formatting.table import printable
 from hai_tui.i18n import text
 from hai_tui.name_warnings import group_warning
 from hai_tui.views.nodes import CHANGED_GROUP, GROUPS, SETTINGS, effect_lines, settings_in_force
-from hai_tui.views.policy import Name, Pair, Setting, policy_of
+from hai_tui.views.policy import Pair, SettingNameType, SettingType, parse_policy
 
 if TYPE_CHECKING:
     from hai.client.client import Client
@@ -65,9 +65,11 @@ async def _find_group(client: Client, name: str) -> Group:
     short_help="Change how it is shared and scheduled.",
 )
 @_GROUP
-@click.argument("changes", metavar="[SETTING=VALUE]...", nargs=-1, type=Setting())
+@click.argument("changes", metavar="[SETTING=VALUE]...", nargs=-1, type=SettingType())
 @click.option("--packed/--no-packed", default=None, help="Whether small tasks share a node.")
-@click.option("--unset", multiple=True, type=Name(), help="Follow the server again; repeatable.")
+@click.option(
+    "--unset", multiple=True, type=SettingNameType(), help="Follow the server again; repeatable."
+)
 @click.option("--preview", is_flag=True, help="Show the effect without changing anything.")
 @with_client
 async def update(
@@ -97,7 +99,7 @@ async def update(
         raise click.UsageError("nothing to change; name a setting, such as staying=2, or --packed")
     if both := sorted({key for key, _ in changes}.intersection(unset)):
         raise click.UsageError(f"{both[0]} is both set and unset")
-    policy = policy_of(changes)
+    policy = parse_policy(changes)
 
     changed = await client.nodes.update_group(
         name, packed, policy=policy, unset=unset, preview=preview

@@ -16,8 +16,8 @@ from hai_tui.cli.settings import Settings, call_server, with_client
 from hai_tui.formatting.table import printable
 from hai_tui.i18n import text
 from hai_tui.name_warnings import group_warning
-from hai_tui.views.node_labels import has, labels_of, parse_label_patch
-from hai_tui.views.nodes import NODES, node_status, tree
+from hai_tui.views.node_labels import has_label, labels_text, parse_label_patch
+from hai_tui.views.nodes import NODES, node_status, tree_text
 
 if TYPE_CHECKING:
     from hai.client.client import Client
@@ -42,9 +42,9 @@ async def nodes(
       hai nodes --json | jq -r '.nodes[] | select(.cordoned) | .name'
     """
     listed = await client.nodes.list(group)
-    found = [node for node in listed if all(has(node, label) for label in labels)]
+    found = [node for node in listed if all(has_label(node, label) for label in labels)]
     if as_tree and settings.sentences:
-        click.echo(tree(found, settings.clock()), nl=False)
+        click.echo(tree_text(found, settings.clock()), nl=False)
     else:
         show(settings, NODES, found)
     if group and not listed:
@@ -122,7 +122,7 @@ def label(settings: Settings, words: tuple[str, ...]) -> int:
         settings,
         patch.other_arguments,
         lambda c, name: c.nodes.label(name, patch.labels, remove=patch.remove),
-        lambda changed: text("done.labelled", labels=labels_of(changed) or "-"),
+        lambda changed: text("done.labelled", labels=labels_text(changed) or "-"),
     )
 
 

@@ -15,9 +15,9 @@ from hai_tui.formatting.table import Column, View, printable
 from hai_tui.formatting.values import local, priority_name
 from hai_tui.i18n import text
 from hai_tui.name_warnings import group_warning
-from hai_tui.views.dry_run import ahead
-from hai_tui.views.silent_agents import silent_task
-from hai_tui.views.start_forecast import sentences as start_sentences
+from hai_tui.views.dry_run import task_ahead_text
+from hai_tui.views.silent_agents import task_silence_text
+from hai_tui.views.start_forecast import start_sentences
 from hai_tui.views.tasks import QUEUE, status
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ async def why(settings: Settings, client: Client, task: str, kind: Kind) -> None
 
 def _explain(task: Task, answer: ExplainTaskResponse, now: float) -> list[str]:
     facts = {"id": task.id, "name": task.name, "status": status(task)}
-    if silent := silent_task(task, now):
+    if silent := task_silence_text(task, now):
         return [
             text("why.silent", **facts, silent=silent),
             *_indented(answer.constraints),
@@ -93,7 +93,7 @@ def _explain(task: Task, answer: ExplainTaskResponse, now: float) -> list[str]:
         *_indented([answer.waiting.message, *answer.constraints]),
         *_queue_position(task, answer),
         *_indented(start_sentences(answer.waiting.predicted_start, now)),
-        *_section("why.ahead", [ahead(other) for other in answer.ahead]),
+        *_section("why.ahead", [task_ahead_text(other) for other in answer.ahead]),
         *_section("why.help", answer.suggestions),
         *_section("why.history", answer.history),
     ]

@@ -15,9 +15,9 @@ from hai_tui.cli.parameters import any_tasks, many_tasks
 from hai_tui.cli.settings import Settings, with_client
 from hai_tui.formatting.values import Span
 from hai_tui.i18n import text
-from hai_tui.views.goodput import sentences
-from hai_tui.views.silent_agents import silent_task
-from hai_tui.views.start_forecast import sentences as start_sentences
+from hai_tui.views.goodput import goodput_sentences
+from hai_tui.views.silent_agents import task_silence_text
+from hai_tui.views.start_forecast import start_sentences
 from hai_tui.views.tasks import OWN, RANKS, TASKS
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ async def _add_predicted_start(client: Client, task: Task) -> None:
 
 
 def _show_task(settings: Settings, task: Task) -> None:
-    silent = silent_task(task, settings.clock())
+    silent = task_silence_text(task, settings.clock())
     if silent and settings.sentences and not settings.columns:
         click.echo(text("silent.status", id=task.id, silent=silent) + "\n")
     show_one(settings, TASKS, task)
@@ -136,7 +136,7 @@ def _show_task(settings: Settings, task: Task) -> None:
 
 
 def _print_goodput(settings: Settings, task: Task) -> None:
-    lines = list(sentences(task.goodput, settings.clock()))
+    lines = list(goodput_sentences(task.goodput, settings.clock()))
     if lines:
         click.echo("\n" + "\n".join(lines))
 

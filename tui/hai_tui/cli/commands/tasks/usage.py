@@ -86,11 +86,11 @@ async def usage(
 
 def _show(settings: Settings, response: Any, view: View, series: list[Any]) -> None:
     from hai_tui.cli.output.output import dump_message, note, show
-    from hai_tui.views.usage import heading
+    from hai_tui.views.usage import usage_heading
 
     if settings.structured:
         dump_message(settings, response)
         return
     if series and settings.headers:
-        note(settings, heading(response))
+        note(settings, usage_heading(response))
     show(settings, view, series)

@@ -17,7 +17,7 @@ import pytest
 from hai_backend.launch import rank_dirs
 from hai_jupyter.notebooks import nbformat_files
 from hai_jupyter.notebooks.resume import ONCE, mark_done, take_over
-from hai_jupyter.run_notebook import inject
+from hai_jupyter.run_notebook import inject_parameters
 
 NB: Any = nbformat
 
@@ -149,7 +149,7 @@ def test_only_python_takes_parameters() -> None:
         metadata={"kernelspec": {"language": "R", "name": "ir", "display_name": "R"}}
     )
     with pytest.raises(ValueError, match="in R"):
-        inject(notebook, {"a": 1})
+        inject_parameters(notebook, {"a": 1})
 
 
 def test_notebooks_of_one_folder_run_together_and_leave_only_their_results(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def test_a_file_is_as_readable_as_before(
         if mode is not None:
             path.write_text("before")
             path.chmod(mode)
-    nbformat_files.replace_with(b"now", file, like=other if like else None)
+    nbformat_files.replace_file(b"now", file, like=other if like else None)
     assert (file.read_bytes(), file.stat().st_mode & 0o777) == (b"now", wanted)
 
 
@@ -45,12 +45,12 @@ def test_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
     file, private = tmp_path / "a", tmp_path / "b"
     private.write_text("mine")
     file.symlink_to(private)
-    nbformat_files.replace_with(b"now", file)
+    nbformat_files.replace_file(b"now", file)
     assert (file.read_text(), file.is_symlink(), private.read_text()) == ("now", False, "mine")
 
 
 def test_what_can_not_be_put_there_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     with pytest.raises(IsADirectoryError):
-        nbformat_files.replace_with(b"now", tmp_path / "a")
+        nbformat_files.replace_file(b"now", tmp_path / "a")
     assert os.listdir(tmp_path) == ["a"]

@@ -11,7 +11,7 @@ import pytest
 
 from hai.client.errors import Invalid
 from hai_jupyter.notebooks import nbformat_files
-from hai_jupyter.notebooks.scripts import script, specials
+from hai_jupyter.notebooks.scripts import find_specials, to_script
 from tests.jupyter.conftest import JupyterSetup, Page
 
 pytestmark = pytest.mark.xdist_group("jupyter")
@@ -31,11 +31,13 @@ z = x %x
 
 
 def notebook(*sources: str, **metadata: Any) -> Any:
-    return nbformat_files.made([nbformat_files.code_cell(source) for source in sources], metadata)
+    return nbformat_files.new_notebook(
+        [nbformat_files.code_cell(source) for source in sources], metadata
+    )
 
 
 def test_what_is_no_python_is_found_where_it_stands() -> None:
-    found = specials(notebook("a = 1", CELL, "%%bash\nls"))
+    found = find_specials(notebook("a = 1", CELL, "%%bash\nls"))
     assert [(one.cell, one.line, one.text) for one in found] == [
         (2, 2, "files = !ls \\"),
         (2, 5, "%time foo()"),
@@ -46,7 +48,7 @@ def test_what_is_no_python_is_found_where_it_stands() -> None:
 
 
 def test_skipped_it_is_a_comment_and_the_rest_is_python() -> None:
-    text = script(notebook(CELL, "%%bash\nls", "%load_ext x"), "skip")
+    text = to_script(notebook(CELL, "%%bash\nls", "%load_ext x"), "skip")
     tree = ast.parse(text)
     assert "    pass  # %time foo()\n" in text
     assert "pass  # files = !ls \\ -l\n" in text
@@ -56,7 +58,7 @@ def test_skipped_it_is_a_comment_and_the_rest_is_python() -> None:
 
 
 def test_converted_it_is_what_ipython_would_run() -> None:
-    text = script(notebook(CELL, "%%bash\nls"), "convert")
+    text = to_script(notebook(CELL, "%%bash\nls"), "convert")
     ast.parse(text)
     assert text.startswith("from IPython import get_ipython\n")
     assert "    get_ipython().run_line_magic('time', 'foo()')" in text
@@ -66,12 +68,12 @@ def test_converted_it_is_what_ipython_would_run() -> None:
 def test_texts_are_comments_and_plain_python_stays_as_it_is() -> None:
     made = notebook("a = 1\n")
     made.cells.insert(0, nbformat.v4.new_markdown_cell("# Title\n\nmore"))
-    assert script(made, "convert") == "# %% [markdown]\n# # Title\n#\n# more\n\n# %%\na = 1\n"
+    assert to_script(made, "convert") == "# %% [markdown]\n# # Title\n#\n# more\n\n# %%\na = 1\n"
 
 
 def test_other_languages_are_refused() -> None:
     with pytest.raises(Invalid, match="in R"):
-        script(
+        to_script(
             notebook("1", kernelspec={"name": "ir", "language": "R", "display_name": "R"}), "skip"
         )
 
@@ -102,7 +104,7 @@ async def test_outputs_are_cleared_and_the_notebook_as_it_was_is_kept(
     page: Page, setup: JupyterSetup
 ) -> None:
     full = notebook("print(1)")
-    full.cells[0].outputs = [nbformat_files.stream("x" * 10_000)]
+    full.cells[0].outputs = [nbformat_files.printed_output("x" * 10_000)]
     nbformat_files.write(full, setup.root / "full.ipynb")
     told = (await page.post("notebook/clear", {"path": "full.ipynb"})).data
     assert told["before"] > 10_000 > told["after"]

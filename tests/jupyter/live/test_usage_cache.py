@@ -8,7 +8,7 @@ from typing import Any
 from hai.client.errors import NotFound
 from hai.client.fake.server import FakeClient
 from hai_jupyter.live.usage_cache import UsageCache
-from tests.jupyter.test_stream_manager import spec
+from tests.jupyter.live.test_stream_manager import spec
 
 
 class Counted(FakeClient):
@@ -41,28 +41,28 @@ async def test_what_is_measured_is_shown_and_the_rest_left_out() -> None:
     client = Counted()
     busy = await running(client, cpus=2.5, memory_bytes=7 << 20)
     quiet = await running(client)
-    found = await UsageCache().now(client, [busy, quiet, 404])
+    found = await UsageCache().current(client, [busy, quiet, 404])
     assert {id: row[1:] for id, row in found.items()} == {busy: [2.5, 7 << 20, None, None]}
 
 
 async def test_fifty_pages_ask_once() -> None:
     client, now = Counted(), [0.0]
     busy, uses = await running(client, cpus=1), UsageCache(lambda: now[0])
-    await asyncio.gather(*(uses.now(client, [busy]) for _ in range(50)))
+    await asyncio.gather(*(uses.current(client, [busy]) for _ in range(50)))
     assert client.asked == [busy]
     now[0] += 14.9
-    await uses.now(client, [busy])
+    await uses.current(client, [busy])
     assert client.asked == [busy]
     now[0] += 0.1
-    await uses.now(client, [busy])
+    await uses.current(client, [busy])
     assert client.asked == [busy, busy]
 
 
 async def test_a_page_that_leaves_takes_nothing_from_the_others() -> None:
     client = Counted()
     busy, uses = await running(client, cpus=1), UsageCache()
-    leaves = asyncio.ensure_future(uses.now(client, [busy]))
-    stays = asyncio.ensure_future(uses.now(client, [busy]))
+    leaves = asyncio.ensure_future(uses.current(client, [busy]))
+    stays = asyncio.ensure_future(uses.current(client, [busy]))
     await asyncio.sleep(0)
     leaves.cancel()
     assert busy in await stays

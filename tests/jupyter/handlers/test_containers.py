@@ -20,7 +20,7 @@ from hai_jupyter.contents_path import ContentsPaths
 from hai_jupyter.errors import body
 from hai_jupyter.handlers.containers import container_options
 from hai_jupyter.notebooks import executed, nbformat_files
-from hai_jupyter.syncing import last_event, run, truncate, workspace_of
+from hai_jupyter.syncing import last_event, run_haiworkspace, truncate, workspace_of
 from tests.jupyter.conftest import JupyterSetup, Page, sync_command
 
 pytestmark = pytest.mark.xdist_group("jupyter")
@@ -129,7 +129,8 @@ async def test_an_executed_notebook_is_brought_from_the_directory_of_its_task(
     folder = setup.root / "thesis" / "sub"
     folder.mkdir(parents=True)
     nbformat_files.write(
-        nbformat_files.made([nbformat_files.code_cell("print(6 * 7)")], {}), folder / "a.ipynb"
+        nbformat_files.new_notebook([nbformat_files.code_cell("print(6 * 7)")], {}),
+        folder / "a.ipynb",
     )
     await asyncio.to_thread(sync_command, setup, folder.parent, "init", "thesis")
     draft = (await page.get("draft?path=thesis/sub/a.ipynb")).data["draft"]
@@ -178,7 +179,7 @@ async def test_a_push_goes_to_the_platform_of_this_server_not_to_the_current_pro
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     await asyncio.to_thread(_workspace_at, tmp_path)
     with pytest.raises(Conflict, match=r"127\.0\.0\.1:2"):
-        await run(tmp_path, "push", Profile("y", "127.0.0.1:2", "secret"))
+        await run_haiworkspace(tmp_path, "push", Profile("y", "127.0.0.1:2", "secret"))
 
 
 def _workspace_at(folder: Path) -> None:

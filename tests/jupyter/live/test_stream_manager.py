@@ -17,7 +17,7 @@ from hai.v1.task_pb2 import TASK_STATE_FINISHED, TASK_STATE_RUNNING, Task
 from hai.v1.task_service_pb2 import ListTasksRequest
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from hai_jupyter.client_provider import ClientProvider
-from hai_jupyter.live import stream_manager as hub_module
+from hai_jupyter.live import stream_manager as stream_manager_module
 from hai_jupyter.live.log_streams import LogStreams
 from hai_jupyter.live.state_store import StateStore
 from hai_jupyter.live.stream_manager import StreamManager
@@ -95,9 +95,9 @@ async def test_fifty_pages_are_one_stream() -> None:
         made = await client.tasks.create(spec("a"))
         for page in all_pages:
             assert made.id in (await read(page, lambda f: made.id in f["tasks"]))["tasks"]
-        assert (manager.store.pages, client.open, client.most) == (50, 1, 1)
+        assert (manager.store.page_count, client.open, client.most) == (50, 1, 1)
     await removed(client)
-    assert (manager.store.pages, manager.streams) == (0, 0)
+    assert (manager.store.page_count, manager.streams) == (0, 0)
 
 
 async def test_streams_outlive_a_page_that_is_loaded_again() -> None:
@@ -158,7 +158,7 @@ async def test_a_source_that_ends_begins_again(
     end: Callable[[], Awaitable[None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The pages stayed open, and were told nothing more."""
-    monkeypatch.setattr(hub_module, "RESTART_SECONDS", 0.01)
+    monkeypatch.setattr(stream_manager_module, "RESTART_SECONDS", 0.01)
     client, begun = Counting(), 0
     provider, store = (
         ClientProvider(lambda: client.profile, lambda profile: client),
@@ -217,7 +217,7 @@ async def test_another_profile_is_another_cluster() -> None:
         first.lose()
         found = await read(page, lambda f: f.get("reset") and f.get("link", {}).get("up"))
         assert found["board"] != begun["board"]
-        assert store.tasks == 0
+        assert store.task_count == 0
     await manager.close()
     await provider.close()
 
@@ -281,11 +281,15 @@ def test_old_finished_tasks_are_forgotten_in_the_end() -> None:
     store = StateStore(max_finished=10)
     for id in range(1, 51):
         store.put_tasks([task(id, id, TASK_STATE_FINISHED)], id)
-    assert store.tasks == 10
+    assert store.task_count == 10
 
 
 def test_logs_are_counted_and_limited() -> None:
     streams = LogStreams(1)
-    with streams.one(), pytest.raises(Exception, match="1 logs are followed"), streams.one():
+    with (
+        streams.reserve(),
+        pytest.raises(Exception, match="1 logs are followed"),
+        streams.reserve(),
+    ):
         pass
     assert streams.open == 0
