@@ -20,10 +20,10 @@ NO_STREAMS_OF_GRPC = {
     "backend/hai_backend/api/server/watch_service.py": "asks the services of this process",
     "proto/hai/client/connection/multi_address.py": "is a channel to stubs; what they make is wrapped by their callers",
 }
-MAKES_TASKS = {"backend/hai_backend/agent/task_group.py": "the task group of the agent"}
+MAKES_TASKS = {"backend/hai_backend/agent/coroutines.py": "the task group of the agent"}
 OUTERMOST = {
     "backend/hai_backend/agent/program/local_socket.py": "asyncio's own task for a connection ends there",
-    "backend/hai_backend/agent/main.py": "the process ends there, and its program with it",
+    "backend/hai_backend/agent/__main__.py": "the process ends there, and its program with it",
     "jupyter_ext/hai_jupyter/magics.py": "raised again in the thread that asked",
 }
 

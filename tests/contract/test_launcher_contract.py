@@ -13,6 +13,7 @@ import pytest
 from hai_backend.config import Settings
 from hai_backend.domain.node import Node
 from hai_backend.launch.base import (
+    KillRequest,
     Launcher,
     LauncherEvent,
     LaunchFailed,
@@ -103,7 +104,7 @@ async def test_a_started_rank_exists_until_it_is_killed_and_is_then_gone(
     watching = Watching(launcher)
     await watching.begun()
     await launcher.start([rank(0), rank(1, "node2")])
-    await launcher.kill(RankKey(7, 1, 1))
+    await launcher.kill(KillRequest(RankKey(7, 1, 1)))
     assert await watching.next() == RankTerminated(RankKey(7, 1, 1))
 
 
@@ -112,9 +113,9 @@ async def test_starting_twice_starts_once(launcher: Launcher) -> None:
     await watching.begun()
     await launcher.start([rank(0)])
     await launcher.start([rank(0)])
-    await launcher.kill(rank(0).key)
+    await launcher.kill(KillRequest(rank(0).key))
     await launcher.start([rank(1)])
-    await launcher.kill(rank(1).key)
+    await launcher.kill(KillRequest(rank(1).key))
     assert {await watching.next(), await watching.next()} == {
         RankTerminated(rank(0).key),
         RankTerminated(rank(1).key),
@@ -124,7 +125,7 @@ async def test_starting_twice_starts_once(launcher: Launcher) -> None:
 async def test_killing_what_does_not_exist_says_that_it_is_gone(launcher: Launcher) -> None:
     watching = Watching(launcher)
     await watching.begun()
-    await launcher.kill(RankKey(99, 1, 0))
+    await launcher.kill(KillRequest(RankKey(99, 1, 0)))
     assert await watching.next() == RankTerminated(RankKey(99, 1, 0))
 
 
@@ -134,7 +135,7 @@ async def test_what_may_run_and_is_not_there_is_gone_in_the_end(
     """A server was started again, and its store knows more than the place where ranks run."""
     watching = Watching(launcher)
     await watching.begun()
-    await launcher.kill(RankKey(99, 1, 0), "node1", ran=True)
+    await launcher.kill(KillRequest(RankKey(99, 1, 0), "node1", ran=True))
     assert await watching.next() == RankTerminated(RankKey(99, 1, 0))
 
 
@@ -142,9 +143,11 @@ async def test_a_rank_whose_program_has_ended_is_gone_when_it_is_killed(launcher
     watching = Watching(launcher)
     await watching.begun()
     await launcher.start([rank(0)])
-    await launcher.kill(rank(0).key, "node1", exited=True)
+    await launcher.kill(KillRequest(rank(0).key, "node1", exited=True))
     assert await watching.next() == RankTerminated(rank(0).key)
-    await launcher.kill(rank(1).key, "node1", exited=True)  # of which nothing is to be seen
+    await launcher.kill(
+        KillRequest(rank(1).key, "node1", exited=True)
+    )  # of which nothing is to be seen
     assert await watching.next() == RankTerminated(rank(1).key)
 
 

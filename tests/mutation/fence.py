@@ -32,7 +32,7 @@ _TESTS = (
     "tests/backend/domain/test_timing.py",
     f"{_AGENT}/test_main.py",
     f"{_AGENT}/test_lease.py",
-    f"{_AGENT}/test_parts.py",
+    f"{_AGENT}/test_coroutines.py",
     f"{_AGENT}/server/test_session.py",
     f"{_AGENT}/test_supervisor.py",
     f"{_RANK}test_an_agent_with_a_lease_runs_while_it_is_renewed",
@@ -54,10 +54,13 @@ _FENCE: dict[str, tuple[str, ...]] = {
     "domain/timing.py": (),
     "agent/lease.py": (),
     "agent/supervisor.py": (),
-    "agent/task_group.py": (),
-    "agent/main.py": (),
+    "agent/coroutines.py": (),
+    "agent/__main__.py": (),
     "agent/server/session.py": ("beat", "_end_when_silent", "_receive", "_answered", "_attach"),
-    "agent/rank.py": ("run", "_attach", "_end_before_expiry", "_beat", "_ended", "_end", "stop"),
+    "agent/rank.py": (
+        *("run", "_keep_attached", "_end_before_expiry", "_send_heartbeats"),
+        *("_report_exit", "_end", "stop"),
+    ),
     "agent/program/program.py": ("end_everything", "_kill_remaining", "_kill_all", "end"),
 }
 # What changes nothing that matters to the fence, with the reason.
@@ -77,17 +80,17 @@ _EQUIVALENT = {
     "agent/supervisor.py: why = f\"{why}. Processes {', '.join(map(str, remaining))} cannot be ended\"": (
         "takes a process that the kernel cannot kill"
     ),
-    "agent/main.py: return EXIT_BUG": "Python's own exit code for what follows is 1, too",
-    "agent/task_group.py: return False": "the same without it",
-    "agent/task_group.py: task.add_done_callback(self._tasks.discard)": "it frees memory",
+    "agent/__main__.py: return EXIT_BUG": "Python's own exit code for what follows is 1, too",
+    "agent/coroutines.py: return False": "the same without it",
+    "agent/coroutines.py: task.add_done_callback(self._tasks.discard)": "it frees memory",
     'agent/server/session.py: stream.cancel("the agent leaves the stream")': (
         "its channel is closed in the next moment, which ends the stream, too"
     ),
-    "agent/server/session.py: self._beats_sent.clear()": "it frees memory: no number is used twice",
+    "agent/server/session.py: self._heartbeats_sent_at.clear()": "it frees memory: no number is used twice",
     "agent/supervisor.py: _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)": (
         "what loses its parent is found by its marks, too"
     ),
-    "agent/supervisor.py: agent_log.note(why)": "for people who read agent.log",
+    "agent/supervisor.py: write_agent_log(why)": "for people who read agent.log",
     "agent/supervisor.py: if self.descriptor < 0:": "takes a kernel without timers",
     'agent/supervisor.py: raise OSError(ctypes.get_errno(), "the kernel offers no timer for the lease")': (
         "takes a kernel without timers"
@@ -99,24 +102,23 @@ _EQUIVALENT = {
     "agent/program/program.py: for process in remaining:": "takes a process that the kernel cannot kill",
     "agent/program/program.py: if process.pid not in noted:": "takes a process that the kernel cannot kill",
     "agent/program/program.py: noted.add(process.pid)": "takes a process that the kernel cannot kill",
-    'agent/program/program.py: agent_log.note(f"process {process.pid} cannot be ended yet; see `ps {process.pid}`")': (
+    'agent/program/program.py: write_agent_log(f"process {process.pid} cannot be ended yet; see `ps {process.pid}`")': (
         "takes a process that the kernel cannot kill"
     ),
-    "agent/program/program.py: self._ending = True": "a program that is asked twice gets SIGTERM twice",
+    "agent/program/program.py: self._is_ending = True": "a program that is asked twice gets SIGTERM twice",
     "agent/rank.py: await self._socket.open()": "calls of programs have tests of their own",
     "agent/rank.py: self._services.terminate()": "the end of the rank ends them, too, without a grace",
     "agent/rank.py: self._socket.close()": "it removes a socket file",
     "agent/rank.py: await asyncio.to_thread(self._directory.end_everything)": (
         "the supervisor does it, too, when the agent has ended"
     ),
-    'agent/main.py: print(trace, file=sys.stderr, end="")': "for people who read agent.log",
-    'agent/rank.py: agent_log.note(f"leaving: {error}")': "for people who read agent.log",
-    'agent/rank.py: agent_log.note(f"ending: {why}")': "for people who read agent.log",
+    'agent/__main__.py: print(trace, file=sys.stderr, end="")': "for people who read agent.log",
+    'agent/rank.py: write_agent_log(f"leaving: {error}")': "for people who read agent.log",
+    'agent/rank.py: write_agent_log(f"ending: {why}")': "for people who read agent.log",
     # After the program has ended, the fence has nothing left to guard.
     "agent/rank.py: self._lease.release()": "the rank ends earlier, and its exit may be lost",
     "agent/rank.py: self._tunnels.program_ended()": "tunnels end with the agent, too",
     "agent/rank.py: self._checkpoints.flush()": "a report of a checkpoint comes a second later",
-    "agent/rank.py: self._session.wake()": "the next message wakes the stream, too",
     "agent/rank.py: await asyncio.Event().wait()": "a part that ends, ends the agent, too",
     # A heartbeat is due each interval; these say how often it brings what was measured.
     "agent/rank.py: wait = self._timing.interval": "the first interval is the shorter one",

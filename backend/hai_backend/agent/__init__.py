@@ -1,1 +1,1 @@
-"""hai-agent: runs the program of one rank, spools its output until the server has stored it, and ends it reliably."""
+"""hai-agent: runs the program of one rank, sends its output to the server, and ends it reliably."""

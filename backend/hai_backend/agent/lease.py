@@ -1,8 +1,8 @@
-"""The lease of a rank: until when its processes may run, in memory that the agent and its supervisor share.
+"""The lease of a rank: the deadline until which its processes may run, in memory that agent and supervisor share.
 
-Only an answered heartbeat extends the lease, counted from when the agent *sent* that heartbeat, which is never
-later than when a server answered it. So once `fence_after` has passed since a server last answered, nothing of the
-rank runs (docs/contributing/fencing.md).
+Only an answered heartbeat extends the lease. The extension counts from when the agent *sent* that heartbeat, which is
+never later than when a server answered it. So once `fence_after` has passed since a server last answered, no process
+of the rank runs (docs/contributing/fencing.md).
 """
 
 from __future__ import annotations
@@ -14,32 +14,35 @@ from math import inf
 
 
 class Expired(Exception):
-    """The lease has expired: another agent may have this rank by now."""
+    """The lease has expired: another agent may run this rank by now."""
 
 
 def boot_seconds() -> float:
-    """The clock of leases: it cannot be set, and it counts while the machine sleeps."""
+    """Return the time of the clock of leases, which nobody can set and which counts while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Lease:
-    """Begins when it is created. `seconds` inf: it never expires. Create it before the fork, to share it."""
+    """A lease of `seconds` from its creation; inf means that it never expires.
+
+    Create it before the fork, to share it.
+    """
 
     def __init__(self, seconds: float, clock: Callable[[], float] = boot_seconds) -> None:
         self._seconds = seconds
         self._clock = clock
-        # One aligned word, so that the other process reads the old deadline or the new one.
+        # One aligned word, so that the other process reads either the old deadline or the new one.
         self._cell = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("d")
         self._cell[0] = clock() + seconds
 
     @property
     def deadline(self) -> float:
-        """In `boot_seconds`."""
+        """The deadline by `boot_seconds`."""
         return self._cell[0]
 
     @property
     def remaining(self) -> float:
-        """Seconds until it expires."""
+        """Seconds until the lease expires."""
         return self.deadline - self._clock()
 
     @property
@@ -47,11 +50,14 @@ class Lease:
         return self.remaining <= 0
 
     def now(self) -> float:
-        """By the clock of this lease."""
+        """Return the time by the clock of this lease."""
         return self._clock()
 
     def renew(self, sent_at: float) -> None:
-        """A server has answered the heartbeat that was sent then. Raises Expired: an expired lease stays expired."""
+        """Extend the lease: a server has answered the heartbeat sent at `sent_at`.
+
+        Raises Expired if the lease has expired.
+        """
         if self.expired:
             raise Expired(
                 f"the lease had expired {-self.remaining:.1f} s before a server renewed it"
@@ -59,5 +65,5 @@ class Lease:
         self._cell[0] = max(self.deadline, sent_at + self._seconds)
 
     def release(self) -> None:
-        """No process of the rank runs, and none will: the lease is not needed any more."""
+        """Give up the lease, because no process of the rank runs and none will."""
         self._cell[0] = inf

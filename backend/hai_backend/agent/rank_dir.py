@@ -1,10 +1,12 @@
-"""The files that an agent, its launcher and its program share; the only place that knows where they are."""
+"""The files that an agent, its launcher and its program share, and agent.log."""
 
 from __future__ import annotations
 
 import fcntl
 import json
 import os
+import sys
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields
@@ -22,28 +24,27 @@ _TIMING = tuple(field.name for field in fields(Timing))
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who this agent is: agent.json."""
+    """The content of agent.json: which rank this agent runs."""
 
     task_id: int
     run: int
     rank: int
     node: str
     token: str
-    gpu_indices: tuple[int, ...] | None = None  # of the machine; None: it has none to choose from
-    # seconds to save after SIGTERM, which then is a suspend; 0: it ends the program
-    leave_within: float = 0.0
+    gpu_indices: tuple[int, ...] | None = None  # None if the machine has no GPUs
+    leave_within: float = 0.0  # seconds to save after SIGTERM; 0 if SIGTERM just ends the program
 
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """Where a server is now: one of server.json. `ca` is the path of a PEM file; empty: no TLS."""
+    """The address of a server in server.json. `ca` is the path of a PEM file; empty without TLS."""
 
     address: str
     ca: str = ""
 
 
 class RankDir:
-    """HOME/run/<task>-<run>-<rank>."""
+    """The directory of a rank: HOME/run/<task>-<run>-<rank>."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -58,10 +59,10 @@ class RankDir:
         self.profile = path / "hai.toml"
 
     def claim(self) -> bool:
-        """Hold the rank for this agent, as long as it lives; False when another one has it."""
-        held = os.open(self.path / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        """Lock the rank for this agent as long as it lives. Return False if another agent has locked it."""
+        lock = os.open(self.path / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         return True
@@ -73,36 +74,35 @@ class RankDir:
         return Identity(**facts, gpu_indices=None if gpus is None else tuple(gpus))
 
     def servers(self) -> tuple[ServerAddress, ...]:
-        """Read server.json, two levels up: addresses may change when a server is started again, or another leads."""
-        facts = self._server_facts()
-        addresses, ca = str(facts["address"]).split(","), self._authority(facts)
+        """Read server.json. Addresses may change when a server is restarted or another one becomes the leader."""
+        facts = self._read_server_json()
+        addresses, ca = str(facts["address"]).split(","), self._ca_path(facts)
         return tuple(ServerAddress(address.strip(), ca) for address in addresses)
 
     def timing(self) -> Timing:
-        """How often to send heartbeats, and how long the lease is. Read from server.json."""
+        """Read from server.json how often to send heartbeats and how long the lease is."""
         try:
-            facts = self._server_facts()
+            facts = self._read_server_json()
         except (OSError, ValueError):
-            return Timing()  # a server of this machine is being started
+            return Timing()  # the server of this machine is just starting
         return Timing(**{name: float(facts[name]) for name in _TIMING if name in facts})
 
     def report_failure(self, why: str) -> None:
-        """Why the rank ended in a way that no server was told; the launcher reads it. The first reason counts."""
+        """Write failure.txt: why the rank ended without a report to a server. The first reason counts."""
         part = self.failure.with_name(f".{self.failure.name}.{os.getpid()}")
-        with suppress(OSError):  # a full disk, or the directory was removed: agent.log says it too
+        with suppress(OSError):  # a full disk or a removed directory; agent.log has the reason too
             part.write_text(redact(why))
-            os.link(
-                part, self.failure
-            )  # whole, or not at all: who writes it may be killed at any moment
+            # A link, so that the file is complete or absent: this process may be killed at any moment.
+            os.link(part, self.failure)
         with suppress(OSError):
             part.unlink()
 
-    def _server_facts(self) -> dict[str, Any]:
+    def _read_server_json(self) -> dict[str, Any]:
         facts: dict[str, Any] = json.loads((self._home / "server.json").read_bytes())
         return facts
 
-    def _authority(self, facts: Mapping[str, Any]) -> str:
-        """The file may lie beside server.json, where only its name is told."""
+    def _ca_path(self, facts: Mapping[str, Any]) -> str:
+        """Return the path of the CA file; server.json may give a name relative to its own directory."""
         ca = str(facts.get("ca", ""))
         return str(self._home / ca) if ca else ""
 
@@ -111,13 +111,13 @@ class RankDir:
         return self.path.parent.parent
 
     def socket_address(self) -> Path:
-        """Where the agent listens: LocalSocket links to a short path when ours is too long for a socket."""
+        """Return the path that the agent listens on, which differs from `socket` if that is too long (LocalSocket)."""
         return self.socket.readlink() if self.socket.is_symlink() else self.socket
 
     def write_profile(self, token: str) -> None:
-        """For `hai` in a dev container: the servers of now, in the format of hai.client.profile (a test compares)."""
-        facts = self._server_facts()
-        server, ca = str(facts["address"]), self._authority(facts)
+        """Write the profile that `hai` in a dev container uses, in the format of hai.client.profile."""
+        facts = self._read_server_json()
+        server, ca = str(facts["address"]), self._ca_path(facts)
         fields = {"server": server, "token": token, "ca": ca, "insecure": not ca}
         lines = (f"{name} = {json.dumps(value)}" for name, value in fields.items())
         text = "\n".join(('current = "cluster"', "[profiles.cluster]", *lines, ""))
@@ -125,11 +125,11 @@ class RankDir:
             file.write(text.encode())
 
     def exists(self) -> bool:
-        """False when somebody removed it: the rank is not wanted any more."""
+        """Return whether the directory exists. The launcher removes it when the rank must end."""
         return (self.path / "agent.json").exists()
 
     def leftovers(self) -> list[Process]:
-        """Every process of the rank but this one and the supervisor."""
+        """Return every process of the rank except this one and the supervisor."""
         found = {p.pid: p for p in processes.descendants(os.getpid())}
         found |= {
             p.pid: p
@@ -141,5 +141,14 @@ class RankDir:
         return list(found.values())
 
     def end_everything(self) -> list[Process]:
-        """SIGKILL every process of the rank but this one; answers what could not be ended."""
+        """Kill every process of the rank except this one. Return the processes that could not be ended."""
         return processes.kill_all(self.leftovers)
+
+
+def write_agent_log(message: str) -> None:
+    """Write a line with the time and without credentials to agent.log, which is the standard error of the agent.
+
+    On a full disk the line is lost: a program must not end because its agent cannot log.
+    """
+    with suppress(OSError):
+        print(time.strftime("%FT%TZ", time.gmtime()), redact(message), file=sys.stderr, flush=True)

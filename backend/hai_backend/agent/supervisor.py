@@ -1,11 +1,11 @@
-"""The outermost process of a rank: it outlives the agent, and kills all remaining processes of the rank.
+"""The outermost process of a rank, which outlives the agent and kills all remaining processes of the rank.
 
-It only waits for the end of the agent or of the lease, and the agent cannot prevent that: an agent that is frozen or
-hangs in a system call does not renew the lease, and is killed with its program. In a pod it is process 1, so the
-container ends with it.
+The supervisor only waits for the end of the agent or of the lease. The agent cannot prevent either: an agent that is
+frozen or hangs in a system call does not renew the lease, so the supervisor kills it and its program. In a pod the
+supervisor is process 1, so the container ends with it.
 
-It is a child subreaper: also a process that has left its session and lost its parents is its descendant. It forks the
-agent before large imports, so that it needs little memory.
+The supervisor is a child subreaper, so a process that has left its session and lost its parents is still its
+descendant. It forks the agent before large imports, so that it needs little memory itself.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from contextlib import suppress
 from math import isfinite
 
 from hai_backend.agent.lease import Lease
-from hai_backend.agent.output import agent_log
-from hai_backend.agent.rank_dir import RankDir
+from hai_backend.agent.rank_dir import RankDir, write_agent_log
 from hai_backend.launch import processes
 
 EXIT_BUG, EXIT_EXPIRED = 1, 3
@@ -35,12 +34,14 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def supervise(directory: RankDir, lease: Lease, run_agent: Callable[[], int]) -> int:
-    """Run the agent in a child, and return its exit code when nothing of the rank is left. In the child: never."""
+    """Run the agent in a child.
+
+    Return its exit code when no process of the rank is left; in the child, never return.
+    """
     processes.write_pid_file(directory.agent_pid, os.getpid())
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    signal.pthread_sigmask(
-        signal.SIG_BLOCK, _SIGNALS
-    )  # until the agent exists, which they are forwarded to
+    # Until the agent exists, no signal can be forwarded to it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     supervisor, agent = os.getpid(), os.fork()
     if agent == 0:
         _become_agent(supervisor, run_agent)
@@ -48,24 +49,24 @@ def supervise(directory: RankDir, lease: Lease, run_agent: Callable[[], int]) ->
 
 
 def _become_agent(supervisor: int, run_agent: Callable[[], int]) -> None:
-    """Never returns."""
+    """Run the agent in the child process and exit; never return."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    # Orphans of the program become our children, so that none escapes by forking twice.
+    # Orphans of the program become children of the agent, so that none escapes by forking twice.
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     code = EXIT_BUG
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-        if os.getppid() == supervisor:  # else it died before the line above
+        if os.getppid() == supervisor:  # otherwise it died before PR_SET_PDEATHSIG was set
             code = run_agent()
     finally:
         with suppress(OSError):
             sys.stdout.flush()
             sys.stderr.flush()
-        os._exit(code)  # shutting grpc down would occupy the node for longer
+        os._exit(code)  # without shutting down gRPC, which would occupy the node for longer
 
 
 class _Supervisor:
-    """Supervises one agent, its child."""
+    """Supervises one agent, which is its child process."""
 
     def __init__(self, directory: RankDir, lease: Lease, agent: int) -> None:
         self._directory = directory
@@ -87,8 +88,8 @@ class _Supervisor:
             if self._lease.expired:
                 return self._expire()
             if (status := self._agent_status()) is not None:
-                return self._clear_after(os.waitstatus_to_exitcode(status))
-            self._timer.set(self._lease.deadline)  # moves on while we wait: then we wait once more
+                return self._clean_up_after(os.waitstatus_to_exitcode(status))
+            self._timer.set(self._lease.deadline)  # the deadline may move while the poll waits
             self._poll.poll()
             with suppress(BlockingIOError):
                 os.read(self._signals, 4096)
@@ -99,7 +100,7 @@ class _Supervisor:
                 os.kill(self._agent, number)
 
     def _agent_status(self) -> int | None:
-        """The wait status of the agent, once it has ended. Other children are orphans of the rank."""
+        """Return the wait status of the agent, or None while it runs. Also reap other children: orphans of the rank."""
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 if ended[0] == self._agent:
@@ -107,16 +108,17 @@ class _Supervisor:
         return None
 
     def _expire(self) -> int:
-        """Kill first, then report."""
-        os.kill(self._agent, signal.SIGKILL)  # its program is bound to it, and dies at once
-        late = -self._lease.remaining
+        """Kill all processes first, then report that the lease has expired."""
+        os.kill(self._agent, signal.SIGKILL)  # the kernel kills the program with its agent
+        late_seconds = -self._lease.remaining
         remaining = self._end_everything()
         self._report(
-            f"no server renewed the lease of this rank in time: ended {late:.1f} s late", remaining
+            f"no server renewed the lease of this rank in time: ended {late_seconds:.1f} s late",
+            remaining,
         )
         return EXIT_EXPIRED
 
-    def _clear_after(self, code: int) -> int:
+    def _clean_up_after(self, code: int) -> int:
         remaining = self._end_everything()
         if code != 0 and not self._directory.failure.exists():
             how = f"signal {-code}" if code < 0 else f"exit code {code}"
@@ -132,11 +134,11 @@ class _Supervisor:
         if remaining:
             why = f"{why}. Processes {', '.join(map(str, remaining))} cannot be ended"
         self._directory.report_failure(why)
-        agent_log.note(why)
+        write_agent_log(why)
 
 
 class _Timer:
-    """Becomes readable at a time of the clock of leases, also after the machine has slept (timerfd_create(2))."""
+    """A descriptor that becomes readable at a time by the clock of leases, also after the machine has slept."""
 
     def __init__(self) -> None:
         self.descriptor = _libc.timerfd_create(_CLOCK_BOOTTIME, os.O_CLOEXEC | os.O_NONBLOCK)
@@ -144,7 +146,7 @@ class _Timer:
             raise OSError(ctypes.get_errno(), "the kernel offers no timer for the lease")
 
     def set(self, at: float) -> None:
-        """Infinite: never."""
+        """Make the descriptor readable at `at`; inf means never."""
         seconds, fraction = divmod(at, 1.0) if isfinite(at) else (0.0, 0.0)
         value = (ctypes.c_long * 4)(0, 0, int(seconds), int(fraction * 1e9))
         if _libc.timerfd_settime(self.descriptor, _TIMER_ABSTIME, value, None) != 0:

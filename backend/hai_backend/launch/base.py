@@ -37,6 +37,19 @@ class RankLaunch:
     run: RunRequest = RunRequest()  # the same for all ranks of a run
 
 
+@dataclass(frozen=True, slots=True)
+class KillRequest:
+    """A rank to kill, and what the server knows about it."""
+
+    key: RankKey
+    node: str = (
+        ""  # the node of the rank; while it is unreachable, RankTerminated waits for the fence
+    )
+    ran: bool = False  # the program may run even if no object of the rank exists; its lease is not renewed any more
+    exited: bool = False  # the agent has reported that the program has ended
+    preempted: bool = False  # the rank gives way to another task
+
+
 # Events, past tense.
 
 
@@ -98,21 +111,8 @@ class Launcher(Protocol):
     async def start(self, ranks: Sequence[RankLaunch]) -> None:
         """Start agents. Skips ranks that already exist. Failures are reported as LaunchFailed events."""
 
-    async def kill(
-        self,
-        key: RankKey,
-        node: str = "",
-        *,
-        ran: bool = False,
-        exited: bool = False,
-        preempted: bool = False,
-    ) -> None:
-        """Kill a rank with all its processes. RankTerminated follows, also for a rank that does not exist.
-
-        `node` is the node that it was placed on: while that node is unreachable, RankTerminated waits for the fence.
-        `ran`: its program may be running even if no object of it exists; its lease is not renewed from now on.
-        `exited`: its agent has reported that its program has ended. `preempted`: it makes way for another task.
-        """
+    async def kill(self, request: KillRequest) -> None:
+        """Kill a rank with all its processes. RankTerminated follows, also for a rank that does not exist."""
 
     def events(self) -> AsyncIterator[LauncherEvent]:
         """NodeList and RankList first, then changes, until closed."""

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 
 from hai_backend.domain.node import Node
 from hai_backend.launch.base import (
+    KillRequest,
     LauncherEvent,
     LaunchFailed,
     NodeList,
@@ -45,16 +46,8 @@ class FakeLauncher:
                 reason = f"there is no node {rank.node}"
                 self.emit(LaunchFailed(rank.key, reason, unschedulable=True))
 
-    async def kill(
-        self,
-        key: RankKey,
-        node: str = "",
-        *,
-        ran: bool = False,
-        exited: bool = False,
-        preempted: bool = False,
-    ) -> None:
-        self.terminate(key)
+    async def kill(self, request: KillRequest) -> None:
+        self.terminate(request.key)
 
     def terminate(self, key: RankKey) -> None:
         """The rank has terminated: its agent exited or was killed."""

@@ -18,6 +18,7 @@ from pathlib import Path
 from hai.client.connection.cancellation import cancelled_only_from_outside
 from hai_backend.launch import local_nodes, processes, rank_dirs
 from hai_backend.launch.base import (
+    KillRequest,
     LauncherEvent,
     LaunchFailed,
     NodeList,
@@ -63,19 +64,12 @@ class ProcessLauncher:
             if rank.key not in self._agents and not self._adopt(rank.key):
                 await self._start_or_report(rank)
 
-    async def kill(
-        self,
-        key: RankKey,
-        node: str = "",
-        *,
-        ran: bool = False,
-        exited: bool = False,
-        preempted: bool = False,
-    ) -> None:
-        """See Launcher. All processes are visible here, so the flags do not matter.
+    async def kill(self, request: KillRequest) -> None:
+        """See Launcher. All processes are visible on this machine, so only the key matters.
 
         The supervisor is killed last: while it lives, every process of the rank is one of its descendants.
         """
+        key = request.key
         if key not in self._agents and not self._adopt(key):
             self._clear(key)
         elif self._agents[key] != _CLEARING:

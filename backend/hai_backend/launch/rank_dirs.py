@@ -14,7 +14,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from hai.task import env
-from hai_backend.launch import processes, short_socket
+from hai_backend.launch import processes
+from hai_backend.launch import socket_paths as short_socket
 from hai_backend.launch.base import RankKey, RankLaunch
 from hai_backend.launch.processes import Process
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hai_backend.agent.main import main, reason
+from hai_backend.agent.__main__ import format_error, main
 
 
 @pytest.mark.parametrize("argv", [["hai-agent"], ["hai-agent", "a", "b"]])
@@ -23,4 +23,4 @@ def test_a_wrong_call_says_how_to_call_it(
     ],
 )
 def test_the_reason_of_a_failure_is_one_line(error: Exception, words: str) -> None:
-    assert reason(error) == words
+    assert format_error(error) == words

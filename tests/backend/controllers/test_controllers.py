@@ -16,7 +16,7 @@ from hai_backend.domain.node import Node, NodeState
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.plan import WaitReason
 from hai_backend.domain.task import RunState, StopCode, Task, TaskState
-from hai_backend.launch.base import NodeList, RankEvictionNotice, RankKey
+from hai_backend.launch.base import KillRequest, NodeList, RankEvictionNotice, RankKey
 from hai_backend.launch.fake import FakeLauncher
 from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle.instructions import SuspendPrograms
@@ -120,15 +120,7 @@ async def test_one_odd_run_keeps_no_other_from_being_adopted() -> None:
 class Slow(FakeLauncher):
     """Ranks that are killed leave when they like."""
 
-    async def kill(
-        self,
-        key: RankKey,
-        node: str = "",
-        *,
-        ran: bool = False,
-        exited: bool = False,
-        preempted: bool = False,
-    ) -> None: ...
+    async def kill(self, request: KillRequest) -> None: ...
 
 
 async def test_what_no_task_wants_is_gone_before_anything_is_placed(
@@ -189,17 +181,9 @@ class Remembering(FakeLauncher):
         super().__init__(nodes)
         self.asked: dict[RankKey, bool] = {}
 
-    async def kill(
-        self,
-        key: RankKey,
-        node: str = "",
-        *,
-        ran: bool = False,
-        exited: bool = False,
-        preempted: bool = False,
-    ) -> None:
-        self.asked[key] = ran
-        await super().kill(key, node, ran=ran, preempted=preempted)
+    async def kill(self, request: KillRequest) -> None:
+        self.asked[request.key] = request.ran
+        await super().kill(request)
 
 
 async def test_a_run_that_was_placed_but_never_launched_is_launched_after_the_restart(

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from hai_backend.domain.node import Node
-from hai_backend.launch.base import RankKey
+from hai_backend.launch.base import KillRequest, RankKey
 from hai_backend.launch.fake import FakeLauncher
 from tests.support.builders import a_spec
 from tests.support.servers import running_server
@@ -15,15 +15,7 @@ from tests.support.servers import running_server
 class Slow(FakeLauncher):
     """Ranks that are killed leave when they like."""
 
-    async def kill(
-        self,
-        key: RankKey,
-        node: str = "",
-        *,
-        ran: bool = False,
-        exited: bool = False,
-        preempted: bool = False,
-    ) -> None: ...
+    async def kill(self, request: KillRequest) -> None: ...
 
 
 async def test_scheduling_begins_when_what_no_task_wants_is_gone(tmp_path: Path) -> None:

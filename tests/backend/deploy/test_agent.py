@@ -27,7 +27,7 @@ IMPORTS = (
 REFUSED = """
 import grpc.aio
 from google.rpc import error_details_pb2, status_pb2
-from hai_backend.agent.server.errors import is_rejected
+from hai_backend.agent.server.connection import is_rejected
 
 status = status_pb2.Status()
 status.details.add().Pack(error_details_pb2.ErrorInfo(reason="FENCED"))

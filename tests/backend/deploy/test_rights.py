@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from random import Random
 
 from hai_backend.domain.spec import ServiceType
-from hai_backend.launch.base import RankKey, RankLaunch, RankList, RankTerminated
+from hai_backend.launch.base import KillRequest, RankKey, RankLaunch, RankList, RankTerminated
 from hai_backend.launch.kubernetes.api import Answer, Call
 from hai_backend.launch.kubernetes.launcher import KubernetesLauncher
 from hai_backend.launch.kubernetes.options import Options
@@ -78,7 +78,7 @@ async def _a_life(noting: Noting, cluster: FakeCluster) -> None:
         cluster.faults.add(Close(after=True), verb="create", resource=plural, subresource="", nth=1)
     key = RankKey(7, 1, 0)
     await launcher.start([RankLaunch(key, "node0", "token", run=RUN)])
-    await launcher.kill(key, "node0", preempted=True)
+    await launcher.kill(KillRequest(key, "node0", preempted=True))
     while not isinstance(await anext(events), RankTerminated):
         pass
     await asyncio.sleep(100)

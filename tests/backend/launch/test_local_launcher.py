@@ -17,6 +17,7 @@ import pytest
 
 from hai_backend.launch import local_nodes, processes, rank_dirs
 from hai_backend.launch.base import (
+    KillRequest,
     LaunchFailed,
     NodeList,
     RankKey,
@@ -71,7 +72,7 @@ async def test_nodes_then_what_exists_then_changes(home, watch):
     assert [node.name for node in seen.nodes] == ["node1", "node2"]
     assert await watched.next() == RankList(frozenset())
     await watched.launcher.start([launch()])
-    await watched.launcher.kill(KEY)
+    await watched.launcher.kill(KillRequest(KEY))
     assert await watched.next() == RankTerminated(KEY)
     assert agents(home) == []
     assert not (home / "run" / "3-1-0").exists()
@@ -89,7 +90,7 @@ async def test_start_twice_starts_once(home, watch):
 async def test_kill_of_what_does_not_exist_says_gone(watch):
     watched = await watch()
     await watched.next(), await watched.next()
-    await watched.launcher.kill(RankKey(99, 1, 0))
+    await watched.launcher.kill(KillRequest(RankKey(99, 1, 0)))
     assert await watched.next() == RankTerminated(RankKey(99, 1, 0))
 
 
@@ -114,7 +115,7 @@ async def test_a_second_launcher_adopts_what_lives_and_clears_what_does_not(home
     assert await second.next() == RankList(frozenset({KEY}))
     await second.launcher.start([launch()])
     assert len(agents(home)) == 1
-    await second.launcher.kill(KEY)
+    await second.launcher.kill(KillRequest(KEY))
     assert await second.next() == RankTerminated(KEY)
 
 
@@ -283,7 +284,7 @@ async def test_what_cannot_be_cleared_is_tried_again_until_it_is(watch, monkeypa
     await watched.next()
     await watched.next()
     monkeypatch.setattr(rank_dirs, "clear", fails_first)
-    await watched.launcher.kill(KEY)
+    await watched.launcher.kill(KillRequest(KEY))
     assert await watched.next() == RankTerminated(KEY)
 
 

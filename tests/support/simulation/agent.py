@@ -15,6 +15,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from hai.v1 import agent_service_pb2 as pb
+from hai_backend.agent.coroutines import wait_out
 from hai_backend.agent.lease import Expired, Lease
 from hai_backend.agent.output.spool import Spool
 from hai_backend.agent.rank_dir import RankDir, ServerAddress
@@ -22,7 +23,6 @@ from hai_backend.agent.server.connection import Connect
 from hai_backend.agent.server.outgoing import Outgoing
 from hai_backend.agent.server.session import RankRejected, Session
 from hai_backend.agent.supervisor import EXIT_BUG, EXIT_EXPIRED
-from hai_backend.agent.task_group import until
 from hai_backend.auth import tokens
 from hai_backend.domain.timing import KILL_SECONDS, PAUSE_SECONDS, Timing
 from hai_backend.launch.base import RankKey
@@ -146,7 +146,7 @@ class SimulatedAgent:
             started=self._going,
         )
 
-    def take(self, response: pb.AttachResponse) -> None:
+    def handle(self, response: pb.AttachResponse) -> None:
         match response.WhichOneof("message"):
             case "welcome":
                 value = response.welcome.whole_life_state
@@ -249,7 +249,7 @@ class SimulatedAgent:
     async def _end_before_expiry(self) -> None:
         if not self._parts.ends_before:
             return
-        await until(lambda: self.lease.remaining - self._parts.timing.end_before)
+        await wait_out(lambda: self.lease.remaining - self._parts.timing.end_before)
         self._exit_code = EXIT_EXPIRED
         self._stop(min(_EXPIRED_GRACE_SECONDS, self._parts.timing.end_before / 3))
 

@@ -1,1 +1,1 @@
-"""What a program prints, on its way to the server: read, cut into lines, kept on disk until it is acknowledged."""
+"""The output of a program on its way to the server: read, split into lines, and spooled on disk."""

@@ -1,6 +1,6 @@
-"""Descriptors of pipes and terminals, read and written without blocking, and only when somebody asks.
+"""Descriptors of pipes and terminals, read and written without blocking and without reading ahead.
 
-asyncio's own pipe transports read ahead and lose what they have read when a terminal hangs up (EIO).
+The pipe transports of asyncio read ahead, and lose what they have read when a terminal hangs up (EIO).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ PIECE_BYTES = 64 * 1024
 
 
 class Descriptor:
-    """Owns the descriptor."""
+    """A non-blocking descriptor, which this object owns."""
 
     def __init__(self, number: int) -> None:
         os.set_blocking(number, False)
@@ -27,33 +27,36 @@ class Descriptor:
         return self._number
 
     def read(self) -> bytes | None:
-        """What is there now; None: nothing yet. Empty: nobody holds the other end any more."""
+        """Return what can be read now: None if that is nothing yet, empty if no process has the other end open."""
         try:
             return os.read(self._number, PIECE_BYTES)
         except BlockingIOError:
             return None
-        except OSError:  # EIO: the last process on a terminal has gone
+        except OSError:  # EIO: the last process on a terminal has ended
             return b""
 
     async def write(self, data: bytes) -> None:
-        """All of it, as fast as the other end takes it. Raises OSError when nobody does."""
+        """Write all of `data`, as fast as the other end reads it.
+
+        Raises OSError if no process has the other end open.
+        """
         remaining = memoryview(data)
         while remaining:
             try:
                 remaining = remaining[os.write(self._number, remaining) :]
             except BlockingIOError:
-                await self._writable()
+                await self._wait_until_writable()
 
-    def when_readable(self, callback: Callable[[], None]) -> None:
-        """Call `tell`, again and again while there is something to read, until `quiet`."""
+    def watch(self, callback: Callable[[], None]) -> None:
+        """Call `callback` again and again while there is something to read, until `stop_watching`."""
         self._loop.add_reader(self._number, callback)
 
     def stop_watching(self) -> None:
-        """See when_readable."""
+        """Stop calling the callback of `watch`."""
         self._loop.remove_reader(self._number)
 
     def close(self) -> None:
-        """Twice is not an error."""
+        """Close the descriptor. It may be closed already."""
         if self.open:
             self.open = False
             self._loop.remove_reader(self._number)
@@ -61,9 +64,9 @@ class Descriptor:
             with suppress(OSError):
                 os.close(self._number)
 
-    async def _writable(self) -> None:
+    async def _wait_until_writable(self) -> None:
         ready: asyncio.Future[None] = self._loop.create_future()
-        self._loop.add_writer(self._number, _settle, ready)
+        self._loop.add_writer(self._number, _resolve, ready)
         try:
             await ready
         finally:
@@ -71,6 +74,6 @@ class Descriptor:
                 self._loop.remove_writer(self._number)
 
 
-def _settle(future: asyncio.Future[None]) -> None:
+def _resolve(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)

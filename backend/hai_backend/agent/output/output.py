@@ -14,51 +14,52 @@ from hai_backend.agent.output.line_splitter import LineSplitter
 from hai_backend.agent.output.spool import Spool
 
 _READ_BYTES = 64 * 1024
-_PIPE_BYTES = 1024 * 1024  # a busy agent shall not make the program wait
+_PIPE_BYTES = 1024 * 1024  # large, so that the program does not wait for a busy agent
 
 
 class Output:
-    """`write_end` goes to the program; `ended` is set when nobody holds it any more. `prefix` begins every line.
+    """The output of one program, which writes to `write_end`. `prefix` begins every line.
 
-    `show` is called with a progress bar as it is now, and with "" when it has become a line.
+    `ended` is set when no process has `write_end` open. `on_lines` is called when lines were spooled. `show_bar` is
+    called with the text of a progress bar, and with "" when the bar has become a line.
     """
 
     def __init__(
         self,
         spool: Spool,
-        grown: Callable[[], None],
+        on_lines: Callable[[], None],
         prefix: str = "",
-        show: Callable[[str], None] = lambda bar: None,
+        show_bar: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._spool = spool
-        self._grown = grown
-        self._show = show
-        self._lines = LineSplitter(prefix)
-        self._settling: asyncio.TimerHandle | None = None
+        self._on_lines = on_lines
+        self._show_bar = show_bar
+        self._splitter = LineSplitter(prefix)
+        self._bar_timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self.last_output_at = time.monotonic()
         self.ended = asyncio.Event()
         self._read_end, self.write_end = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self._read_end, False)
-        with suppress(OSError):  # over the user's share of pipe memory: the usual 64 KiB do too
+        with suppress(OSError):  # the user's limit of pipe memory is reached: 64 KiB suffice
             fcntl.fcntl(self._read_end, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self._loop.add_reader(self._read_end, self._read)
 
     def close_write_end(self) -> None:
-        """The program was started (or never will be): our own copy of its end must go."""
+        """Close the agent's copy of `write_end`: the program was started, or never will be."""
         os.close(self.write_end)
         self.last_output_at = time.monotonic()
 
-    def say(self, message: str) -> None:
-        """A line of the platform, without credentials; the program may be in the middle of one."""
+    def write_notice(self, message: str) -> None:
+        """Write a line of the platform, without credentials. It ends a line that the program has not completed."""
         line, now = f"[hai] {redact(message)}\n".encode(), time.time()
-        self._keep(self._lines.flush(now) + self._lines.feed(line, now))
+        self._spool_lines(self._splitter.flush(now) + self._splitter.feed(line, now))
 
     def last_lines(self, count: int) -> str:
-        return self._lines.last_lines(count)
+        return self._splitter.last_lines(count)
 
     def close(self) -> None:
-        """Take what is left in the pipe; whoever still holds its other end is not ours any more."""
+        """Read what the pipe still contains, and ignore what processes write to it later."""
         while not self.ended.is_set() and self._read():
             pass
         self._end()
@@ -72,7 +73,7 @@ class Output:
             self._end()
             return False
         self.last_output_at = time.monotonic()
-        self._keep(self._lines.feed(data, time.time()))
+        self._spool_lines(self._splitter.feed(data, time.time()))
         return True
 
     def _end(self) -> None:
@@ -81,25 +82,27 @@ class Output:
         self.ended.set()
         self._loop.remove_reader(self._read_end)
         os.close(self._read_end)
-        self._keep(self._lines.flush(time.time()))
+        self._spool_lines(self._splitter.flush(time.time()))
 
-    def _keep(self, lines: bytes) -> None:
+    def _spool_lines(self, lines: bytes) -> None:
         if lines:
             self._spool.append(lines)
-            self._grown()
-            self._show("")
-        self._settle_later()
+            self._on_lines()
+            self._show_bar("")
+        self._schedule_bars()
 
-    def _settle_later(self) -> None:
-        """Bars are shown and become lines at their time, also when the program prints nothing more."""
-        if self._settling is not None:
-            self._settling.cancel()
-        seconds = self._lines.wait_seconds()
-        self._settling = None if seconds is None else self._loop.call_later(seconds, self._settle)
+    def _schedule_bars(self) -> None:
+        """Call `_update_bars` in time, because bars change their state even if the program prints nothing more."""
+        if self._bar_timer is not None:
+            self._bar_timer.cancel()
+        seconds = self._splitter.wait_seconds()
+        self._bar_timer = (
+            None if seconds is None else self._loop.call_later(seconds, self._update_bars)
+        )
 
-    def _settle(self) -> None:
+    def _update_bars(self) -> None:
         now = time.time()
-        self._keep(self._lines.settle(now))
-        if (bar := self._lines.bar(now)) is not None:
-            self._show(bar)
-            self._settle_later()
+        self._spool_lines(self._splitter.take_finished_bars(now))
+        if (bar := self._splitter.new_bar_text(now)) is not None:
+            self._show_bar(bar)
+            self._schedule_bars()

@@ -1,8 +1,8 @@
-"""Spools the output of the program on disk until the server has stored it: bounded, in order, at the server's offsets.
+"""Spools the output of the program on disk until the server has stored it.
 
-Offsets are the server's: the first byte follows the end of the log when the agent attached. Acknowledged segments are
-deleted. If the limit is reached while the server is unavailable, the oldest unsent lines are replaced by a notice. The
-spool is not needed after the end of the agent, because the program ends with it.
+Offsets are those of the server's log: the first byte follows the end of the log at the time when the agent attached.
+Acknowledged segments are deleted. If the spool reaches its limit while the server is unavailable, a notice replaces the
+oldest unsent lines. Nothing reads the spool after the agent has ended, because the program ends with the agent.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _Segment:
     path: Path
     begin: int
     size: int = 0
-    dropped: int = 0  # bytes for which this segment, one line, stands
+    dropped: int = 0  # bytes that this segment, a notice of one line, replaces; 0 for output
 
     @property
     def end(self) -> int:
@@ -32,7 +32,7 @@ class _Segment:
 
 
 class Spool:
-    """`append` whole lines; `piece` and `sent` walk through them; `acknowledge` lets go."""
+    """A queue of lines: `append` adds, `piece` and `sent` read, `acknowledge` deletes."""
 
     def __init__(
         self, directory: Path, *, limit: int = LIMIT_BYTES, segment_bytes: int = SEGMENT_BYTES
@@ -41,72 +41,72 @@ class Spool:
         self._directory = directory
         self._limit = limit
         self._segment_bytes = segment_bytes
-        self._count = 0
+        self._segment_count = 0
         self._lost_bytes = 0
         self._loss_reason = ""
-        self._sent = 0  # on this stream: goes back where the server holds less
-        self._ever_sent = 0  # on any stream: it may still arrive when a later one has begun
+        self._sent = 0  # offset on this stream; a new stream may begin at an earlier offset
+        self._ever_sent = 0  # offset on any stream; bytes may arrive after a later stream has begun
         self.acknowledged = 0
-        self._segments = [self._new(0)]
+        self._segments = [self._new_segment(0)]
 
     @property
     def end(self) -> int:
-        """Offset after the last byte."""
+        """The offset after the last byte."""
         return self._segments[-1].end
 
     @property
     def drained(self) -> bool:
-        """Everything was sent on this stream."""
+        """Whether everything was sent on this stream."""
         return self._sent >= self.end
 
     def append(self, lines: bytes) -> None:
-        """Keep whole lines. A disk that is full costs lines, never the program; a line will say so."""
+        """Append whole lines. On a full disk lines are lost, and a notice tells how many."""
         notice = _notice(self._lost_bytes, self._loss_reason) if self._lost_bytes else b""
         try:
             self._write(notice + lines)
             self._lost_bytes = 0
         except OSError as error:
-            self._lose(len(lines), error)
+            self._count_loss(len(lines), error)
         self._shrink()
 
-    def begin(self, offset: int) -> None:
-        """A stream was opened and the server holds `offset` bytes: go on from there."""
+    def resume(self, offset: int) -> None:
+        """Continue on a new stream at `offset`, the end of the server's log."""
         first = self._segments[0].begin
         if not first <= offset <= self._ever_sent:
-            by = offset - (first if offset < first else self._ever_sent)
-            self._move(0, by)
-            self._ever_sent += by
+            distance = offset - (first if offset < first else self._ever_sent)
+            self._move(0, distance)
+            self._ever_sent += distance
         self._sent = offset
         self.acknowledged = offset
 
     def piece(self) -> tuple[int, bytes] | None:
-        """The next bytes to send and their offset; whole lines wherever the server's offset allows."""
+        """Return the offset and bytes to send next; whole lines, wherever the server's offset allows."""
         for segment in self._segments:
             if segment.end > self._sent:
                 return self._sent, _complete_lines(_read(segment, self._sent - segment.begin))
         return None
 
     def sent(self, offset: int) -> None:
-        """Everything before `offset` is on its way, or will be: call it before it is written.
+        """Count everything before `offset` as sent. Call it before the write,
 
-        A write that fails may have been sent all the same.
+        because a write that fails may have been sent all the same.
         """
         self._sent = offset
         self._ever_sent = max(self._ever_sent, offset)
 
     def acknowledge(self, offset: int) -> None:
-        """The server has everything before `offset`."""
+        """Delete what the server has stored: everything before `offset`."""
         self.acknowledged = max(self.acknowledged, offset)
         while len(self._segments) > 1 and self._segments[0].end <= self.acknowledged:
             self._segments.pop(0).path.unlink(missing_ok=True)
 
-    def _new(self, begin: int) -> _Segment:
-        self._count += 1
-        return _Segment(self._directory / str(self._count), begin)
+    def _new_segment(self, begin: int) -> _Segment:
+        self._segment_count += 1
+        return _Segment(self._directory / str(self._segment_count), begin)
 
     def _write(self, lines: bytes) -> None:
         if self._segments[-1].size >= self._segment_bytes:
-            self._segments.append(self._new(self.end))
+            self._segments.append(self._new_segment(self.end))
         segment = self._segments[-1]
         _append(segment, lines)
         segment.size += len(lines)
@@ -125,11 +125,14 @@ class Spool:
         return None
 
     def _drop(self, index: int) -> None:
-        """Replace a segment, and a notice before it, by one notice; later offsets were never sent and may move."""
+        """Replace a segment, and a notice before it, by one notice.
+
+        Later offsets were never sent, so they may change.
+        """
         first = index - 1 if index and self._segments[index - 1].dropped else index
         replaced = self._segments[first : index + 1]
         begin, end = replaced[0].begin, replaced[-1].end
-        notice = self._new(begin)
+        notice = self._new_segment(begin)
         notice.dropped = sum(s.dropped or s.size for s in replaced)
         line = _notice(notice.dropped, "the server was away for too long")
         for segment in replaced:
@@ -137,19 +140,19 @@ class Spool:
         try:
             _append(notice, line)
             notice.size = len(line)
-        except OSError as error:  # somebody else has taken the room that was made
-            self._lose(notice.dropped, error)
+        except OSError as error:  # another process has filled the space that was made free
+            self._count_loss(notice.dropped, error)
         self._segments[first : index + 1] = [notice] if notice.size else []
         self._move(first + bool(notice.size), notice.end - end)
 
-    def _lose(self, size: int, error: OSError) -> None:
-        """The next line that can be kept says so."""
+    def _count_loss(self, size: int, error: OSError) -> None:
+        """Count lost bytes for the notice that the next `append` writes."""
         self._lost_bytes += size
         self._loss_reason = f"{self._directory}: {error.strerror}"
 
-    def _move(self, index: int, by: int) -> None:
+    def _move(self, index: int, distance: int) -> None:
         for segment in self._segments[index:]:
-            segment.begin += by
+            segment.begin += distance
 
 
 def _notice(count: int, why: str) -> bytes:
@@ -171,7 +174,7 @@ def _append(segment: _Segment, data: bytes) -> None:
     try:
         view, at = memoryview(data), segment.size
         while view:
-            # At our own end: a half-written line is overwritten
+            # `at` is where the complete lines end, so this overwrites a half-written line.
             written = os.pwrite(handle, view, at)
             view, at = view[written:], at + written
     finally:

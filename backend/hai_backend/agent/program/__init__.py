@@ -1,1 +1,1 @@
-"""The user's program: prepared, started, asked to save, watched and ended."""
+"""Prepares, starts, suspends, watches and ends the user's program."""

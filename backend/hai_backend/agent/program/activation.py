@@ -1,7 +1,7 @@
-"""Activates the environment that the server names; a broken one is a reason not to start.
+"""Activates the environment that the server names. A program does not start if its environment is broken.
 
-A program must be able to say `import hai`, or `import hfai` as in HAI, so one whose environment has no such package
-gets the agent's: behind all that the environment has, and nothing else of the agent's packages.
+Every program can `import hai`, or `import hfai` as in HAI: if its environment lacks such a package, the program
+gets that of the agent, behind the packages of the environment and without the agent's other packages.
 """
 
 from __future__ import annotations
@@ -27,65 +27,76 @@ from hai_backend.environments.copies import LayerRequest
 from hai_backend.environments.records import BrokenEnvironment
 
 _SDK = ("hai", "hfai")
-"""Packages that programs import and every agent has, beside one another."""
+"""Packages for programs, which stand in one directory of the agent's installation."""
 
 _UNPACK = (sys.executable, "-I", "-B", "-m", "hai_backend.environments.unpack")
 _MAX_MESSAGE_BYTES = 2000
 
 
-async def activation(
+async def activate_environment(
     welcome: pb.AgentWelcome,
     directory: RankDir,
     identity: Identity,
     reaper: Reaper,
-    say: Callable[[str], None],
+    write_notice: Callable[[str], None],
 ) -> Activation | None:
-    """None: the task names no environment, or goes on without. Raises CannotStart naming environment and node."""
+    """Return the active environment; None if the task has none, or runs without it. Raises CannotStart."""
     if not welcome.HasField("environment"):
         return None
     request = welcome.environment
-    called = EnvironmentName(request.owner, request.name)
+    name = EnvironmentName(request.owner, request.name)
     try:
+<<<<<<< HEAD
         active = await asyncio.to_thread(
             resolve_activation, Path(request.root), called, request.layer
         )
+=======
+        active = await asyncio.to_thread(activate, Path(request.root), name, request.layer)
+>>>>>>> ac115b42 (agent, launch: name coroutines, kill requests and socket paths)
     except BrokenEnvironment as error:
-        why = f"environment {called} cannot be activated on {identity.node}: {error}"
+        why = f"environment {name} cannot be activated on {identity.node}: {error}"
         if not request.fallback:
             raise CannotStart(why) from error
-        say(f"{why}; going on without it, as env_fallback says")
+        write_notice(f"{why}; going on without it, as env_fallback says")
         return None
     if request.copies:
+<<<<<<< HEAD
         active = await copied(active, request, directory, reaper, say)
     missing = [name for name in _SDK if not active.has_package(name)]
     return _with_ours(active, missing, directory.path / "sdk") if missing else active
+=======
+        active = await _use_local_copies(active, request, directory, reaper, write_notice)
+    missing = [package for package in _SDK if not active.has(package)]
+    return _add_sdk(active, missing, directory.path / "sdk") if missing else active
+>>>>>>> ac115b42 (agent, launch: name coroutines, kill requests and socket paths)
 
 
-def _with_ours(active: Activation, missing: Sequence[str], directory_of_links: Path) -> Activation:
-    """A directory with a link to each: what stands beside our packages is not for programs."""
-    directory_of_links.mkdir(exist_ok=True)
-    for name in missing:
+def _add_sdk(active: Activation, packages: Sequence[str], link_directory: Path) -> Activation:
+    """Add a directory with links to packages of the agent, so that programs see no others of its packages."""
+    link_directory.mkdir(exist_ok=True)
+    for name in packages:
         with suppress(FileExistsError):
-            (directory_of_links / name).symlink_to(Path(hai.__file__).parent.parent / name)
-    return replace(active, python_paths=(*active.python_paths, str(directory_of_links)))
+            (link_directory / name).symlink_to(Path(hai.__file__).parent.parent / name)
+    return replace(active, python_paths=(*active.python_paths, str(link_directory)))
 
 
-async def copied(
+async def _use_local_copies(
     active: Activation,
     request: pb.AgentEnvironment,
     directory: RankDir,
     reaper: Reaper,
-    say: Callable[[str], None],
+    write_notice: Callable[[str], None],
 ) -> Activation:
-    """The environment in this node's copies, or as it is."""
+    """Return the environment with paths of this node's copies, or unchanged if there can be none."""
     try:
-        images = await asyncio.to_thread(_images, active, Path(request.root))
+        images = await asyncio.to_thread(_find_images, active, Path(request.root))
         if not images:
             return active
-        directory_of_links = await _lock_copies(images, request, directory, reaper, say)
+        link_directory = await _lock_copies(images, request, directory, reaper, write_notice)
     except (BrokenEnvironment, OSError) as error:
-        say(f"environment {active.full_name} runs from shared storage: {error}")
+        write_notice(f"environment {active.full_name} runs from shared storage: {error}")
         return active
+<<<<<<< HEAD
     return active.relocate(Path(request.root), directory_of_links)
 
 
@@ -93,6 +104,15 @@ def _images(active: Activation, root: Path) -> list[LayerRequest]:
     """Empty if the layer was not packed. Raises BrokenEnvironment when only a part of the chain was packed."""
     chain = [layer.relative_to(root).parts for layer in active.layers]
     found = [(owner, copies.find_packed_layer(root, owner, layer)) for owner, _, layer in chain]
+=======
+    return active.relocated(Path(request.root), link_directory)
+
+
+def _find_images(active: Activation, root: Path) -> list[LayerRequest]:
+    """Return the images of all layers; none if the top layer has none. Raises BrokenEnvironment if others lack one."""
+    chain = [layer.relative_to(root).coroutines for layer in active.layers]
+    found = [(owner, copies.packed_layer(root, owner, layer)) for owner, _, layer in chain]
+>>>>>>> ac115b42 (agent, launch: name coroutines, kill requests and socket paths)
     if found[0][1] is None:
         return []
     if missing := [owner for owner, images in found if images is None]:
@@ -107,28 +127,34 @@ async def _lock_copies(
     request: pb.AgentEnvironment,
     directory: RankDir,
     reaper: Reaper,
-    say: Callable[[str], None],
+    write_notice: Callable[[str], None],
 ) -> Path:
+<<<<<<< HEAD
     """Where the copies are. Raises BrokenEnvironment."""
     directory_of_links = await asyncio.to_thread(
         copies.make_account_directory, Path(request.copies)
     )
     if await asyncio.to_thread(copies.lock_copies, directory_of_links, images) is None:
+=======
+    """Unpack missing copies, lock all copies, and return their directory. Raises BrokenEnvironment."""
+    link_directory = await asyncio.to_thread(copies.account_directory, Path(request.copies))
+    if await asyncio.to_thread(copies.lock_copies, link_directory, images) is None:
+>>>>>>> ac115b42 (agent, launch: name coroutines, kill requests and socket paths)
         size = sum(each.image.unpacked_bytes for each in images) / 1e6
-        say(f"unpacking environment {request.name}[{request.owner}] here ({size:.0f} MB)")
+        write_notice(f"unpacking environment {request.name}[{request.owner}] here ({size:.0f} MB)")
         await _unpack(images, request, directory, reaper)
-        if await asyncio.to_thread(copies.lock_copies, directory_of_links, images) is None:
+        if await asyncio.to_thread(copies.lock_copies, link_directory, images) is None:
             raise BrokenEnvironment(
-                "its copy on this node went away again: there is too little room"
+                "its copy on this node was removed again: the node has too little disk space"
             )
-    return directory_of_links
+    return link_directory
 
 
 async def _unpack(
     images: list[LayerRequest], request: pb.AgentEnvironment, directory: RankDir, reaper: Reaper
 ) -> None:
     layers = [(each.owner, each.layer) for each in images]
-    order = {
+    unpack_request = {
         "root": request.root,
         "place": request.copies,
         "limit": request.copies_bytes,
@@ -136,7 +162,7 @@ async def _unpack(
     }
     with (directory.path / "unpacking.log").open("w+b") as output:
         child = reaper.spawn(
-            (*_UNPACK, json.dumps(order)), output.fileno(), directory.path, os.environ
+            (*_UNPACK, json.dumps(unpack_request)), output.fileno(), directory.path, os.environ
         )
         code = await child.ended
         output.seek(0)

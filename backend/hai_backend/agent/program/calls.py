@@ -1,4 +1,4 @@
-"""What the program may ask of its agent; the table of architecture.md, one method a call."""
+"""Answers the calls that the program's SDK makes to its agent (docs/contributing/architecture.md lists them)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from hai.v1 import agent_service_pb2 as pb
 from hai_backend.agent.program.checkpoints import Checkpoints
-from hai_backend.agent.program.control_file import Control
+from hai_backend.agent.program.control_file import ControlFile
 from hai_backend.agent.program.local_socket import Answer, BadCall, Call, integer, number
 from hai_backend.agent.program.suspend import SuspendRequest
 from hai_backend.agent.program.watchdog import Watchdog
@@ -22,17 +22,17 @@ _NODE = "node_reported"
 
 
 class Calls:
-    """Answers calls; those that the server must decide wait for it, also while it is away."""
+    """One method per call. A call that the server must decide waits until the server has answered."""
 
     def __init__(
         self,
-        control: Control,
+        control: ControlFile,
         outgoing: Outgoing,
         suspending: SuspendRequest,
         watchdog: Watchdog,
         checkpoints: Checkpoints,
         wake: Callable[[], None],
-        saved: Callable[[], None],
+        on_all_saved: Callable[[], None],
     ) -> None:
         self._control = control
         self._outgoing = outgoing
@@ -40,14 +40,14 @@ class Calls:
         self._watchdog = watchdog
         self._checkpoints = checkpoints
         self._wake = wake
-        self._saved = saved
-        self._one_state = asyncio.Lock()
-        self._one_priority = asyncio.Lock()
-        self._state: tuple[int, asyncio.Future[None]] | None = None
-        self._priority: asyncio.Future[str] | None = None
+        self._on_all_saved = on_all_saved
+        self._state_lock = asyncio.Lock()
+        self._priority_lock = asyncio.Lock()
+        self._pending_state: tuple[int, asyncio.Future[None]] | None = None
+        self._pending_priority: asyncio.Future[str] | None = None
 
     def table(self) -> Mapping[str, Call]:
-        """Calls by name."""
+        """Return the methods that answer calls, by the names of the calls."""
         return {
             "suspend_received": self._suspend_received,
             "go_suspend": self._go_suspend,
@@ -57,19 +57,20 @@ class Calls:
             "disable_warn": self._disable_warn,
             "checkpoint_saved": self._checkpoint_saved,
             "report_node": self._report_node,
-            "saved": self._all_is_saved,
+            "saved": self._all_saved,
         }
 
-    def state_is(self, value: int) -> None:
-        """The server has made a value durable, ours or that of another rank."""
+    def confirm_whole_life_state(self, value: int) -> None:
+        """Note that the server has stored a whole-life state, which this or another rank has set."""
         self._control.set_whole_life_state(value)
-        if self._state is not None and self._state[0] == value and not self._state[1].done():
-            self._state[1].set_result(None)
+        pending = self._pending_state
+        if pending is not None and pending[0] == value and not pending[1].done():
+            pending[1].set_result(None)
 
-    def priority_is(self, error: str) -> None:
-        """The server has decided."""
-        if self._priority is not None and not self._priority.done():
-            self._priority.set_result(error)
+    def answer_priority(self, error: str) -> None:
+        """Pass the server's answer to the call `set_priority`; an empty `error` means success."""
+        if self._pending_priority is not None and not self._pending_priority.done():
+            self._pending_priority.set_result(error)
 
     async def _suspend_received(self, request: Mapping[str, Any]) -> Answer:
         self._suspending.acknowledge()
@@ -77,17 +78,17 @@ class Calls:
         return _OK
 
     async def _go_suspend(self, request: Mapping[str, Any]) -> Answer:
-        self._checkpoints.flush()  # before the word that ends the run
-        self._suspending.give_way()
+        self._checkpoints.flush()  # before the message that ends the run
+        self._suspending.yield_run()
         self._wake()
         return _OK
 
     async def _set_whole_life_state(self, request: Mapping[str, Any]) -> Answer:
         value = integer(request, "value")
-        async with self._one_state:
+        async with self._state_lock:
             changed = value != self._control.whole_life_state
             durable = asyncio.get_running_loop().create_future()
-            self._state = (value, durable)
+            self._pending_state = (value, durable)
             message = pb.WholeLifeStateChanged(value=value)
             self._keep(_STATE, pb.AttachRequest(whole_life_state=message))
             try:
@@ -98,22 +99,22 @@ class Calls:
 
     async def _set_priority(self, request: Mapping[str, Any]) -> Answer:
         level = integer(request, "priority", -1, 50)
-        async with self._one_priority:
-            self._priority = asyncio.get_running_loop().create_future()
+        async with self._priority_lock:
+            self._pending_priority = asyncio.get_running_loop().create_future()
             message = pb.PriorityAsked(priority=level)
             self._keep(_PRIORITY, pb.AttachRequest(priority=message))
             try:
-                error = await self._priority
+                error = await self._pending_priority
             finally:
                 self._outgoing.drop(_PRIORITY)
             return {"ok": False, "error": error} if error else _OK
 
     async def _set_watchdog_time(self, request: Mapping[str, Any]) -> Answer:
-        self._watchdog.limit(number(request, "seconds", 0, _YEAR))
+        self._watchdog.set_limit(number(request, "seconds", 0, _YEAR))
         return _OK
 
     async def _disable_warn(self, request: Mapping[str, Any]) -> Answer:
-        integer(request, "mask", 0)  # nothing warns yet; the call is part of the protocol
+        integer(request, "mask", 0)  # without effect: the platform does not warn programs yet
         return _OK
 
     async def _checkpoint_saved(self, request: Mapping[str, Any]) -> Answer:
@@ -125,14 +126,14 @@ class Calls:
         healthy, error = request.get("healthy"), request.get("error", "")
         if not isinstance(healthy, bool) or not isinstance(error, str):
             raise BadCall("healthy must be true or false, error a text")
-        if not healthy:  # said again on every stream: the server takes it once
-            text = error.encode(errors="replace").decode()  # JSON can hold half a character
+        if not healthy:
+            text = error.encode(errors="replace").decode()  # replaces lone surrogates
             message = pb.NodeReported(healthy=False, error=text)
             self._keep(_NODE, pb.AttachRequest(node_reported=message))
         return _OK
 
-    async def _all_is_saved(self, request: Mapping[str, Any]) -> Answer:
-        self._saved()
+    async def _all_saved(self, request: Mapping[str, Any]) -> Answer:
+        self._on_all_saved()
         return _OK
 
     def _keep(self, kind: str, message: pb.AttachRequest) -> None:

@@ -1,9 +1,8 @@
-"""Becomes the program: run as `python -I -S program/exec_program.py AGENT_PID ARGV…`, about 10 ms, and nothing of it
-stays.
+"""Executes the program in this process, started as `python -I -S program/exec_program.py AGENT_PID ARGV…`.
 
-A step of its own, because what must be set before the program runs cannot safely be set between fork and exec of an
-agent that has threads. Imports next to nothing. Like a shell: 127 when the program is not found, 126 when it cannot be
-run.
+A separate script (about 10 ms), because an agent that has threads cannot safely set process attributes between fork and
+exec. It imports little. Its exit codes are those of a shell: 127 if the program does not exist, 126 if it cannot be
+executed.
 """
 
 import ctypes
@@ -17,17 +16,17 @@ _PR_SET_PDEATHSIG, _SIGKILL, _SIGPIPE, _SIGXFSZ, _SIG_DFL = 1, 9, 13, 25, 0
 
 
 def main(agent: int, argv: list[str]) -> int:
-    """Never returns when all is well."""
+    """Execute the program. Return an exit code only if that fails."""
     libc = ctypes.CDLL(None)
-    libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)  # an agent that dies takes its program with it
+    libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)  # the program dies with its agent
     if os.getppid() != agent:
-        return 137  # it died before that
-    for number in (_SIGPIPE, _SIGXFSZ):  # python ignores them, and programs would inherit that
+        return 137  # the agent died before prctl
+    for number in (_SIGPIPE, _SIGXFSZ):  # Python ignores them, and the program would inherit that
         libc.signal(number, ctypes.c_void_p(_SIG_DFL))
-    if os.isatty(0):  # a shell of a person: Ctrl-C and window sizes reach it by its terminal
+    if os.isatty(0):  # a shell: Ctrl-C and window sizes reach it through its controlling terminal
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
     try:
         os.execvp(argv[0], argv)
     except FileNotFoundError as error:

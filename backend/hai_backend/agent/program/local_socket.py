@@ -1,4 +1,4 @@
-"""The unix socket on which the program's SDK talks to its agent: one JSON object a line each way, answered in order."""
+"""The unix socket on which the program's SDK calls its agent: one JSON object per line, answered in order."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from hai_backend.launch import short_socket
+from hai_backend.launch import socket_paths
 
-_LIMIT_BYTES = 64 * 1024  # of one call
+_MAX_CALL_BYTES = 64 * 1024
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 
 Answer = dict[str, object]
@@ -22,11 +22,11 @@ Call = Callable[[Mapping[str, Any]], Awaitable[Answer]]
 
 
 class BadCall(Exception):
-    """The program asked nonsense; the message goes back to it."""
+    """A call is invalid. The program gets the message."""
 
 
 class LocalSocket:
-    """Serves `calls`, by name, to processes of the same user."""
+    """Answers calls of processes of the same user. `calls` has a function for each name."""
 
     def __init__(self, path: Path, calls: Mapping[str, Call], *, owner: int | None = None) -> None:
         self._owner = os.getuid() if owner is None else owner
@@ -35,20 +35,20 @@ class LocalSocket:
         self._server: asyncio.Server | None = None
 
     async def open(self) -> None:
-        """Listen. A path that is too long for a socket becomes a link to a short one."""
-        address = short_socket.short(self._path)
-        self._server = await asyncio.start_unix_server(self._serve, address, limit=_LIMIT_BYTES)
+        """Listen. If the path is too long for a socket, it becomes a link to a short path."""
+        address = socket_paths.shorten(self._path)
+        self._server = await asyncio.start_unix_server(self._serve, address, limit=_MAX_CALL_BYTES)
         os.chmod(address, 0o600)
 
     def close(self) -> None:
-        """Listen no more and remove what lies outside the rank's directory."""
+        """Stop listening, and remove a short path outside the directory of the rank."""
         if self._server is not None:
             self._server.close()
-        short_socket.remove(self._path)
+        socket_paths.remove_link(self._path)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError, asyncio.CancelledError):
-            if _uid(writer) == self._owner:
+            if _peer_uid(writer) == self._owner:
                 await self._answer_all(reader, writer)
         writer.close()
 
@@ -57,11 +57,13 @@ class LocalSocket:
             try:
                 line = await reader.readline()
             except ValueError:
-                writer.write(_line(_refusal(f"a call is longer than {_LIMIT_BYTES} bytes")))
+                writer.write(
+                    _encode_line(_refusal(f"a call is longer than {_MAX_CALL_BYTES} bytes"))
+                )
                 return
             if not line:
                 return
-            writer.write(_line(await self._answer(line)))
+            writer.write(_encode_line(await self._answer(line)))
             await writer.drain()
 
     async def _answer(self, line: bytes) -> Answer:
@@ -69,8 +71,8 @@ class LocalSocket:
             request = json.loads(line)
             call = self._calls[request["call"]]
         except (ValueError, TypeError, KeyError, RecursionError):
-            known = ", ".join(sorted(self._calls))
-            return _refusal(f'expected a JSON object like {{"call": NAME}} with one of: {known}')
+            names = ", ".join(sorted(self._calls))
+            return _refusal(f'expected a JSON object like {{"call": NAME}} with one of: {names}')
         try:
             return await call(request)
         except BadCall as error:
@@ -78,7 +80,7 @@ class LocalSocket:
 
 
 def number(request: Mapping[str, Any], name: str, low: float, high: float) -> float:
-    """A number of a call. Raises BadCall unless it lies within the limits."""
+    """Return a field of a call. Raises BadCall unless it is a number within the limits."""
     value = request.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
         raise BadCall(f"{name} must be a number from {low} to {high}, not {value!r}")
@@ -88,7 +90,7 @@ def number(request: Mapping[str, Any], name: str, low: float, high: float) -> fl
 def integer(
     request: Mapping[str, Any], name: str, low: int = -(2**63), high: int = 2**63 - 1
 ) -> int:
-    """An integer of a call. Raises BadCall unless it lies within the limits."""
+    """Return a field of a call. Raises BadCall unless it is an integer within the limits."""
     value = request.get(name)
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise BadCall(f"{name} must be an integer from {low} to {high}, not {value!r}")
@@ -99,11 +101,11 @@ def _refusal(error: str) -> Answer:
     return {"ok": False, "error": error}
 
 
-def _line(answer: Answer) -> bytes:
+def _encode_line(answer: Answer) -> bytes:
     return json.dumps(answer).encode() + b"\n"
 
 
-def _uid(writer: asyncio.StreamWriter) -> int:
+def _peer_uid(writer: asyncio.StreamWriter) -> int:
     peer = writer.get_extra_info("socket")
     packed = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return int(_CREDENTIALS.unpack(packed)[1])

@@ -1,4 +1,4 @@
-"""Everything that can be found wrong before the program is started, each with a sentence that names the thing."""
+"""Prepares the workspace of a program, and checks what can prevent its start, with an exact message for each fault."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class CannotStart(Exception):
     """The program cannot be started; the message says why and what to do."""
 
 
-async def workspace_of(welcome: pb.AgentWelcome, directory: RankDir, reaper: Reaper) -> Path:
-    """The directory that the program runs in. Raises CannotStart."""
+async def prepare_workspace(welcome: pb.AgentWelcome, directory: RankDir, reaper: Reaper) -> Path:
+    """Return the directory in which the program runs, after a git clone if the task names one. Raises CannotStart."""
     if welcome.git_remote_repo:
         directory.scratch.mkdir(exist_ok=True)
         await _clone(welcome, directory.scratch, reaper)
@@ -40,37 +40,37 @@ def _existing(workspace: Path) -> Path:
     return workspace
 
 
-def with_a_shell(argv: Sequence[str], variables: Mapping[str, str]) -> Sequence[str]:
-    """`bash FILE` as `sh FILE` where there is no bash: small images have one shell only."""
+def with_available_shell(argv: Sequence[str], variables: Mapping[str, str]) -> Sequence[str]:
+    """Replace `bash FILE` by `sh FILE` if there is no bash, as in small images."""
     path = variables.get("PATH", os.defpath)
-    needs_bash = bool(argv) and argv[0] == "bash" and _script(argv) is not None
-    return ["sh", *argv[1:]] if needs_bash and not _in_path("bash", path) else argv
+    needs_bash = bool(argv) and argv[0] == "bash" and _script_argument(argv) is not None
+    return ["sh", *argv[1:]] if needs_bash and not _is_in_path("bash", path) else argv
 
 
 def check_program(argv: Sequence[str], workspace: Path, variables: Mapping[str, str]) -> None:
-    """Raises CannotStart when the program, or the file that an interpreter shall run, is not there."""
+    """Raise CannotStart if the program, or the file that an interpreter would run, cannot be executed."""
     if not argv:
         raise CannotStart("the task has no entrypoint")
     if "/" in argv[0]:
         _check_executable(workspace / argv[0])
-        _check_lines(workspace / argv[0], "", variables)
-    elif not _in_path(argv[0], variables.get("PATH", os.defpath)):
+        _check_script(workspace / argv[0], "", variables)
+    elif not _is_in_path(argv[0], variables.get("PATH", os.defpath)):
         raise CannotStart(
             f"there is no program {argv[0]} in PATH; write ./{argv[0]} for a file of the workspace"
         )
-    script = _script(argv)
+    script = _script_argument(argv)
     if script is not None and not (workspace / script).exists():
         raise CannotStart(f"there is no entrypoint {workspace / script}: check the path")
     if script is not None:
-        _check_lines(workspace / script, argv[0], variables)
+        _check_script(workspace / script, argv[0], variables)
 
 
-def _check_lines(path: Path, interpreter: str, variables: Mapping[str, str]) -> None:
+def _check_script(path: Path, interpreter: str, variables: Mapping[str, str]) -> None:
     if fault := script_fault(path, interpreter, variables.get("PATH", os.defpath)):
         raise CannotStart(fault)
 
 
-def _in_path(name: str, path: str) -> bool:
+def _is_in_path(name: str, path: str) -> bool:
     return any(os.access(os.path.join(folder, name), os.X_OK) for folder in path.split(os.pathsep))
 
 
@@ -81,8 +81,8 @@ def _check_executable(path: Path) -> None:
         raise CannotStart(f"the entrypoint {path} is not executable: chmod +x it")
 
 
-def _script(argv: Sequence[str]) -> str | None:
-    """The file in `python3 -u FILE …` or `bash FILE …`; None when an option takes its place (-m, -c)."""
+def _script_argument(argv: Sequence[str]) -> str | None:
+    """Return the file in `python3 -u FILE …` or `bash FILE …`; None if there is an option instead (-m, -c)."""
     if Path(argv[0]).name not in _INTERPRETERS:
         return None
     first = next((argument for argument in argv[1:] if argument != "-u"), "-")
@@ -104,10 +104,10 @@ async def _clone(welcome: pb.AgentWelcome, target: Path, reaper: Reaper) -> None
 
 
 async def _git(arguments: Sequence[str], target: Path, reaper: Reaper) -> tuple[str, int]:
-    quiet = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}  # asking for a password would hang for ever
+    variables = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}  # git must not wait for a password
     with (target.parent / "git.log").open("w+b") as output:
         try:
-            child = reaper.spawn(("git", *arguments), output.fileno(), target, quiet)
+            child = reaper.spawn(("git", *arguments), output.fileno(), target, variables)
         except FileNotFoundError:
             return "there is no git on this node: install it", 127
         code = await child.ended

@@ -1,4 +1,4 @@
-"""Reaps every child that exits: the program, helpers, and orphans that the kernel gave to the agent."""
+"""Starts the children of the agent, and reaps them and orphans when they exit."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A process that the agent started. The result of `ended` is its exit code; 128+n if signal n killed it."""
+    """A process that the agent has started. The result of `ended` is its exit code; 128+n if signal n killed it."""
 
     pid: int
     ended: asyncio.Future[int]
 
 
 class Reaper:
-    """Waits for all children of the agent. There is one, and no other code may call waitpid."""
+    """Waits for all children of the agent. There is one Reaper, and no other code may call waitpid."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -37,7 +37,7 @@ class Reaper:
         stdin: int = subprocess.DEVNULL,
         error: int | None = None,
     ) -> Child:
-        """Start a child in a new POSIX session. Its stderr goes to `output` too, unless `error` is given."""
+        """Start a child in a new POSIX session. Its standard error goes to `output` if `error` is None."""
         process = subprocess.Popen(
             argv,
             stdin=stdin,

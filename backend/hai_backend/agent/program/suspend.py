@@ -1,4 +1,4 @@
-"""Passes a suspend request to the program: by the control file, by a signal, or by a notice in a dev container."""
+"""Passes suspend requests to the program: by the control file, by a signal, or by a notice in a dev container."""
 
 from __future__ import annotations
 
@@ -12,59 +12,62 @@ from pathlib import Path
 
 from hai.task import control_file as layout
 from hai.v1 import agent_service_pb2 as pb
-from hai_backend.agent.output import agent_log
-from hai_backend.agent.program.control_file import Control
+from hai_backend.agent.program.control_file import ControlFile
+from hai_backend.agent.rank_dir import write_agent_log
 from hai_backend.agent.server.outgoing import Outgoing
 
-_SETTLE_SECONDS = 0.002  # a step that was entered while the flag went up is visible after that
-MARGIN_SECONDS = 2.0  # of the time to save: the yield must be there before it is over
-_SAVED_SECONDS = 3.0  # for a leave that its owner asked for, if nobody says that all is saved
+_SETTLE_SECONDS = 0.002  # until a step that began while the flag was set is visible
+MARGIN_SECONDS = 2.0  # between the yield and the end of the time to save
+_WANTED_SECONDS = 3.0  # to save in a container whose owner wants it to stop
 
 
 class SuspendRequest:
-    """What was asked and what the program answered. Asked twice is asked once."""
+    """The suspend request for this run, if there is one, and the answers of the program."""
 
-    def __init__(self, control: Control, outgoing: Outgoing) -> None:
+    def __init__(self, control: ControlFile, outgoing: Outgoing) -> None:
         self._control = control
         self._outgoing = outgoing
         self.requested = False
         self.yielded = False
 
     async def request_suspend(self) -> None:
-        """Raise the flag, and report the step that the program may have entered without seeing it.
+        """Set the suspend flag, and report the step that the program may have entered before it could read the flag.
 
-        The report is kept: a server that was started again collects the same numbers, so that it finds the same step.
+        Each new stream sends the report again, so that a restarted server collects the same steps.
+        A second call has no effect.
         """
         if self.requested:
             return
         self.requested = True
         self._control.request_suspend()
         await asyncio.sleep(_SETTLE_SECONDS)
-        step = pb.StepReported(step=self._control.largest_step())
+        step = pb.StepReported(step=self._control.read_last_step())
         self._outgoing.keep("step", pb.AttachRequest(step_reported=step))
 
-    def agree(self, step: int) -> None:
-        """All ranks stop before `step`; the first word counts."""
+    def set_stop_step(self, step: int) -> None:
+        """Tell the program to stop before `step`, like all ranks. The first step counts."""
         if self._control.flag != layout.AGREED:
-            self._control.agree(step)
+            self._control.set_stop_step(step)
 
     def acknowledge(self) -> None:
-        """The program has seen the flag. Kept: a server that forgot it would cut the time to save."""
-        done = pb.AttachRequest(suspend_acknowledged=pb.SuspendAcknowledged())
-        self._outgoing.keep("acknowledged", done)
+        """Report that the program has read the flag, on each new stream: a server that forgets it cuts the time to
+        save.
+        """
+        acknowledged = pb.AttachRequest(suspend_acknowledged=pb.SuspendAcknowledged())
+        self._outgoing.keep("acknowledged", acknowledged)
 
-    def give_way(self) -> None:
-        """The program has saved."""
+    def yield_run(self) -> None:
+        """Report that the program has saved and yields the nodes."""
         self.yielded = True
         self._outgoing.keep("yielded", pb.AttachRequest(yielded=pb.Yielded()))
 
 
 def send_suspend_signal(group: int, name: str) -> None:
-    """The signal for programs that do not use the SDK, to the program's process group.
+    """Send a signal to the program's process group, for programs that do not use the SDK.
 
-    To the group, so that it reaches a program that a shell script started. A script that dies of it takes nothing
-    along: what it started may go on saving until the platform ends the rank (see Program). Processes that inherited a
-    handler by fork (DataLoader workers) get the signal too.
+    The signal goes to the group, so that it reaches a program that a shell script has started. If the script dies
+    of the signal, the program may continue to save until the platform ends the rank (see Program). Processes that
+    have inherited a handler by fork (DataLoader workers) get the signal too.
     """
     number = getattr(signal, name, None)
     if isinstance(number, signal.Signals):
@@ -73,25 +76,28 @@ def send_suspend_signal(group: int, name: str) -> None:
 
 
 class Notice:
-    """One per agent."""
+    """A file that tells the people in a dev container when it stops."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._saved = asyncio.Event()
 
     def saved(self) -> None:
-        """All notebooks are saved."""
+        """Note that all notebooks are saved."""
         self._saved.set()
 
-    async def give(self, request: pb.SuspendRequested) -> None:
-        """Give it, and return when the rank may leave: not before the time that was promised, unless it was wanted."""
+    async def show(self, request: pb.SuspendRequested) -> None:
+        """Write the notice, and return when the rank may stop.
+
+        If the owner wants the stop, that is as soon as all is saved; otherwise not before the announced time.
+        """
         seconds = max(0.0, request.save_within_seconds - MARGIN_SECONDS)
         if request.wanted:
-            seconds = min(seconds, _SAVED_SECONDS)
+            seconds = min(seconds, _WANTED_SECONDS)
         try:
             self._write(request, seconds)
-        except OSError as error:  # a full disk: the time to save is theirs all the same
-            agent_log.note(f"the notice cannot be written: {error}")
+        except OSError as error:  # a full disk; people have their time to save nevertheless
+            write_agent_log(f"the notice cannot be written: {error}")
         if not request.wanted:
             await asyncio.sleep(seconds)
             return
@@ -99,7 +105,7 @@ class Notice:
             await asyncio.wait_for(self._saved.wait(), seconds)
 
     def _write(self, request: pb.SuspendRequested, seconds: float) -> None:
-        """Whole or not at all, for whoever reads it at once."""
+        """Write the file atomically."""
         now = time.time()
         facts = {
             "kind": "stop" if request.wanted else "reclaim",

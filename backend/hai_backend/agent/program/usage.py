@@ -1,4 +1,4 @@
-"""What the rank's processes use: CPU and memory from /proc, GPUs from NVML when there is one."""
+"""Measures what the processes of the rank use: CPU and memory from /proc, GPUs from NVML."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from hai_backend.launch.processes import TICKS_PER_SECOND, Process
 
 @dataclass(frozen=True, slots=True)
 class GpuUse:
-    """Mean utilisation 0…1 and memory in use."""
+    """Mean utilisation of GPUs (0 to 1), and their memory in use."""
 
     utilisation: float
     memory_bytes: int
 
 
 class Usage:
-    """CPU is the mean since the last call, over the processes that were alive at both."""
+    """Measures usage. The CPU usage is the mean since the last measurement."""
 
     def __init__(self, gpu_indices: Sequence[int]) -> None:
         self._gpus = _open_gpus(gpu_indices)
         self._ticks: dict[tuple[int, int], int] = {}
-        self._at = time.monotonic()
+        self._measured_at = time.monotonic()
 
     def measure(self, processes: Sequence[Process]) -> pb.Heartbeat:
-        """Use by these processes."""
+        """Return a heartbeat with the usage of these processes."""
         beat = pb.Heartbeat(
             cpus=self._cpus(processes), memory_bytes=sum(p.resident_bytes for p in processes)
         )
@@ -43,8 +43,8 @@ class Usage:
         now = time.monotonic()
         ticks = {(p.pid, p.started): p.cpu_ticks for p in processes}
         used = sum(value - self._ticks.get(process, 0) for process, value in ticks.items())
-        seconds = max(now - self._at, 1 / TICKS_PER_SECOND)
-        self._ticks, self._at = ticks, now
+        seconds = max(now - self._measured_at, 1 / TICKS_PER_SECOND)
+        self._ticks, self._measured_at = ticks, now
         return used / TICKS_PER_SECOND / seconds
 
 
@@ -54,7 +54,7 @@ def _open_gpus(indices: Sequence[int]) -> list[Any]:
     try:
         ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:
-        return []  # simulated GPUs; spares the import below
+        return []  # simulated GPUs; returning here saves the import
     import pynvml
 
     try:

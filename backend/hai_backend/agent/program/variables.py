@@ -1,4 +1,4 @@
-"""The variables that only the agent can know: where rank 0 listens, where this rank's files are, which GPUs it has."""
+"""The environment variables of the program. Some only the agent knows: the master's address, files, GPUs."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ from hai.v1 import agent_service_pb2 as pb
 from hai_backend.agent.rank_dir import Identity, RankDir
 from hai_backend.environments.activation import Activation, join_paths
 
-# lines appear when they are printed, also those of a script's children
-_DEFAULTS = {"PYTHONUNBUFFERED": "1"}
-
+_DEFAULTS = {"PYTHONUNBUFFERED": "1"}  # lines appear when the program prints them
 _LISTS = ("PATH", "PYTHONPATH")
-_OF_A_SHELL = ("OLDPWD", "SHLVL", "_")  # which has started the agent
+_SHELL_STATE = ("OLDPWD", "SHLVL", "_")  # of a shell that has started the agent
 
 
 def program_variables(
-    ours: Mapping[str, str],
+    agent_variables: Mapping[str, str],
     welcome: pb.AgentWelcome,
     go: pb.Go,
     directory: RankDir,
@@ -26,20 +24,20 @@ def program_variables(
     workspace: Path,
     active: Activation | None = None,
 ) -> dict[str, str]:
-    """All variables of the program: the node's, the environment's, the task's, then those of this rank; later ones win.
+    """Return all variables of the program: the node's, the environment's, the task's, then the rank's. Later ones win.
 
-    What the task says of PATH and PYTHONPATH stands behind the environment's own.
+    PATH and PYTHONPATH of the task come after those of the environment.
     """
     task = dict(welcome.environments)
     lists = {name: task.pop(name) for name in _LISTS if task.get(name)}
-    node = {name: value for name, value in ours.items() if name not in _OF_A_SHELL}
-    under = {**_DEFAULTS, **node, **lists}
-    over = active.apply_to(under) if active else under
+    node = {name: value for name, value in agent_variables.items() if name not in _SHELL_STATE}
+    base = {**_DEFAULTS, **node, **lists}
+    activated = active.apply_to(base) if active else base
     return {
-        **over,
+        **activated,
         **task,
         "PWD": str(workspace),
-        "PYTHONPATH": join_paths((str(workspace), over.get("PYTHONPATH", ""))),
+        "PYTHONPATH": join_paths((str(workspace), activated.get("PYTHONPATH", ""))),
         **_master(go),
         **_rank(directory, identity),
         **_profile(directory, task),
@@ -68,12 +66,12 @@ def _rank(directory: RankDir, identity: Identity) -> dict[str, str]:
 
 
 def _profile(directory: RankDir, task: Mapping[str, str]) -> dict[str, str]:
-    """A dev container that was given a token of its owner speaks with it, unless the task says otherwise."""
+    """Return the profile with the owner's token, which a dev container uses unless the task names another profile."""
     has_profile = directory.profile.exists() and env.CONFIG not in task
     return {env.CONFIG: str(directory.profile)} if has_profile else {}
 
 
 def _gpus(identity: Identity) -> dict[str, str]:
     if identity.gpu_indices is None:
-        return {}  # nothing to hide; an empty value hides every GPU
+        return {}  # the machine has no GPUs; an empty value would hide all GPUs
     return {"CUDA_VISIBLE_DEVICES": ",".join(str(index) for index in identity.gpu_indices)}

@@ -1,4 +1,4 @@
-"""Fires when the program has printed nothing for too long. Sleeps exactly until that could be the case."""
+"""Fires when the program has printed nothing for too long."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from collections.abc import Callable
 
 
 class Watchdog:
-    """`heard_at` says when the program last printed; 0 seconds: never fires."""
+    """Calls `fire` after `seconds` without output; 0 means never.
+
+    `last_output_at` returns when the program last printed.
+    """
 
     def __init__(
         self, seconds: float, last_output_at: Callable[[], float], fire: Callable[[float], None]
@@ -19,14 +22,14 @@ class Watchdog:
         self._watching = False
         self._timer: asyncio.TimerHandle | None = None
 
-    def limit(self, seconds: float) -> None:
-        """Another limit, from now on."""
+    def set_limit(self, seconds: float) -> None:
+        """Change the limit."""
         self._seconds = seconds
         if self._watching:
             self.start()
 
     def start(self) -> None:
-        """Watch (again)."""
+        """Start to watch, or watch with a new limit."""
         self.stop()
         self._watching = True
         if self._seconds > 0:
@@ -34,7 +37,7 @@ class Watchdog:
             self._timer = asyncio.get_running_loop().call_later(max(delay, 0.0), self._check)
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         self._watching = False
         if self._timer is not None:
             self._timer.cancel()

@@ -1,1 +1,1 @@
-"""The agent's side of the server: the stream of the rank, and tunnels."""
+"""Communication of the agent with the server: the stream of the rank, and tunnels."""

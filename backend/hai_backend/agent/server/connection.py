@@ -1,4 +1,4 @@
-"""A connection to one server: the stream of this rank, and streams for tunnels beside it."""
+"""A gRPC connection to one server, which carries the stream of the rank and the streams of tunnels."""
 
 from __future__ import annotations
 
@@ -18,14 +18,19 @@ from hai.v1 import agent_service_pb2_grpc as rpc
 from hai_backend.agent.rank_dir import ServerAddress
 
 _OPTIONS = (
-    ("grpc.use_local_subchannel_pool", 1),  # our own back-off counts, not one shared by address
-    ("grpc.enable_http_proxy", 0),  # http_proxy is for what programs load
+    ("grpc.use_local_subchannel_pool", 1),  # no back-off that is shared with other channels
+    ("grpc.enable_http_proxy", 0),  # http_proxy is meant for programs
     ("grpc.max_receive_message_length", 16 * 1024 * 1024),
+)
+_REJECTIONS = (
+    grpc.StatusCode.UNAUTHENTICATED,  # the run token is not valid any more
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.NOT_FOUND,  # the server knows no such task
 )
 
 
 class Stream(Protocol):
-    """Messages both ways. It ends with an AioRpcError, whoever ends it (see StreamCall)."""
+    """A stream of messages both ways. Either side may end it; it then raises an AioRpcError (see StreamCall)."""
 
     def __aiter__(self) -> AsyncIterator[pb.AttachResponse]: ...
     async def write(self, message: pb.AttachRequest, /) -> None: ...
@@ -33,9 +38,9 @@ class Stream(Protocol):
 
 
 class Connection(Protocol):
-    """What a session needs of one."""
+    """What a session needs of a connection."""
 
-    address: str  # ours, as the server's network sees it: siblings reach this rank there
+    address: str  # of this machine in the server's network: other ranks reach this rank there
 
     def attach(self) -> Stream: ...
     def carry(self) -> StreamCall[pb.CarryRequest, pb.CarryResponse]: ...
@@ -51,8 +56,8 @@ class Connect(Protocol):
 
 @asynccontextmanager
 async def connect(server: ServerAddress, token: str) -> AsyncIterator[Connection]:
-    """By gRPC. Nothing is sent before the first call."""
-    address = await local_address(server.address)
+    """Connect by gRPC. Nothing is sent before the first call."""
+    address = await find_local_address(server.address)
     async with _channel(server) as channel:
         yield _GrpcConnection(address, rpc.AgentServiceStub(channel), token)
 
@@ -70,14 +75,14 @@ class _GrpcConnection:
         return StreamCall(self._stub.Carry(metadata=self._metadata))
 
 
-async def local_address(server: str) -> str:
-    """The address of ours that leads to a server. Raises OSError."""
+async def find_local_address(server: str) -> str:
+    """Return the address of this machine from which packets reach a server. Raises OSError."""
     host, _, port = server.rpartition(":")
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)
-    family, kind, protocol, _, address = found[0]
+    addresses = await loop.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)
+    family, kind, protocol, _, address = addresses[0]
     with socket.socket(family, kind, protocol) as probe:
-        probe.connect(address)  # sends nothing: it only chooses the route
+        probe.connect(address)  # sends nothing, and only chooses the route
         return str(probe.getsockname()[0])
 
 
@@ -86,3 +91,23 @@ def _channel(server: ServerAddress) -> grpc.aio.Channel:
         return grpc.aio.insecure_channel(server.address, options=_OPTIONS)
     credentials = grpc.ssl_channel_credentials(Path(server.ca).read_bytes())
     return grpc.aio.secure_channel(server.address, credentials, options=_OPTIONS)
+
+
+def is_rejected(error: grpc.aio.AioRpcError) -> bool:
+    """Return whether the error is final: the server rejects this rank, so its program must end."""
+    if error.code() is grpc.StatusCode.FAILED_PRECONDITION:
+        return "FENCED" in _reasons(error)
+    return error.code() in _REJECTIONS
+
+
+def _reasons(error: grpc.aio.AioRpcError) -> set[str]:
+    from google.rpc import error_details_pb2, status_pb2
+
+    reasons = set()
+    for key, value in error.trailing_metadata() or ():
+        if key == "grpc-status-details-bin" and isinstance(value, bytes):
+            for detail in status_pb2.Status.FromString(value).details:
+                info = error_details_pb2.ErrorInfo()
+                if detail.Unpack(info):
+                    reasons.add(info.reason)
+    return reasons

@@ -1,4 +1,4 @@
-"""The stream to the server: opens it again whenever it ends, and sends messages and log lines on it."""
+"""Keeps a stream to the server open, and sends messages and log lines on it."""
 
 from __future__ import annotations
 
@@ -13,19 +13,23 @@ from hai.client.connection.cancellation import raise_forgotten_cancellation
 from hai.client.connection.stream_call import StreamCall
 from hai.client.errors import explain_certificate
 from hai.v1 import agent_service_pb2 as pb
+from hai_backend.agent.coroutines import wait_out
 from hai_backend.agent.lease import Lease
-from hai_backend.agent.output import agent_log
 from hai_backend.agent.output.spool import PIECE_BYTES, Spool
-from hai_backend.agent.rank_dir import RankDir, ServerAddress
-from hai_backend.agent.server.connection import Connect, Connection, Stream, connect
-from hai_backend.agent.server.errors import is_rejected
+from hai_backend.agent.rank_dir import RankDir, ServerAddress, write_agent_log
+from hai_backend.agent.server.connection import (
+    Connect,
+    Connection,
+    Stream,
+    connect,
+    is_rejected,
+)
 from hai_backend.agent.server.outgoing import Outgoing
-from hai_backend.agent.task_group import until
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
 _BATCH_SECONDS = 0.05
-_OUR_PACE = 0.8 + 0.4 * (os.getpid() % 97) / 97  # not all agents at one moment
-_LONGEST_PATIENCE = 4  # times the usual one
+_OUR_PACE = 0.8 + 0.4 * (os.getpid() % 97) / 97  # differs, so that agents do not retry in step
+_LONGEST_PATIENCE = 4  # times the usual patience
 
 
 class RankRejected(Exception):
@@ -36,11 +40,11 @@ class Peer(Protocol):
     """What the session needs of the agent."""
 
     def hello(self, address: str) -> pb.AgentHello: ...
-    def take(self, response: pb.AttachResponse) -> None: ...
+    def handle(self, response: pb.AttachResponse) -> None: ...
 
 
 class Session:
-    """`run` ends only by raising GivenUp, or a group with Expired (or by being cancelled)."""
+    """The connection of one rank to whichever server answers."""
 
     def __init__(
         self,
@@ -61,53 +65,54 @@ class Session:
         self._lease = lease
         self._connect = connect
         self._pace = pace
+        # Seconds without any message, after which a stream counts as dead
         self._patience = self._usual_patience = directory.timing().stream_patience
         self._sendable = asyncio.Event()
-        self._connection: Connection | None = None  # while the server answers on it
+        self._connection: Connection | None = None  # None until the server has answered on it
         self._last_note = ""
         self._received_at = 0.0
         self._log_sent_at = 0.0
         self._wait = _FIRST_WAIT
-        self._turn = 0  # which of the servers is tried: the first one again when it was the last
-        self._beats = 0
-        self._beats_sent: dict[int, float] = {}  # when, by the clock of the lease
+        self._next_server = 0  # index of the server to try next
+        self._heartbeat_count = 0
+        self._heartbeats_sent_at: dict[int, float] = {}  # by number; by the clock of the lease
 
     def wake(self) -> None:
-        """Something new is to be sent."""
+        """Send what was added to the queue or the spool."""
         self._sendable.set()
 
-    def beat(self, use: pb.Heartbeat | None = None) -> None:
-        """Send a heartbeat, with a measurement if there is one; its answer renews the lease."""
+    def beat(self, heartbeat: pb.Heartbeat | None = None) -> None:
+        """Send a heartbeat, by default without a measurement. Its answer renews the lease."""
         if self._connection is None:
-            return  # it would be old when it is sent; each new stream begins with one
-        self._beats += 1
-        self._beats_sent[self._beats] = (
-            self._lease.now()
-        )  # before it is sent: the lease ends too early, never late
-        beat = use if use is not None else pb.Heartbeat(unmeasured=True)
-        beat.number = self._beats
-        self._outgoing.put("heartbeat", pb.AttachRequest(heartbeat=beat))
+            return  # it would be outdated when it is sent; each new stream begins with a heartbeat
+        self._heartbeat_count += 1
+        # Noted before the heartbeat is sent, so that the lease may end too early but never too late.
+        self._heartbeats_sent_at[self._heartbeat_count] = self._lease.now()
+        if heartbeat is None:
+            heartbeat = pb.Heartbeat(unmeasured=True)
+        heartbeat.number = self._heartbeat_count
+        self._outgoing.put("heartbeat", pb.AttachRequest(heartbeat=heartbeat))
         self.wake()
 
     def carry(self) -> StreamCall[pb.CarryRequest, pb.CarryResponse] | None:
-        """A stream for one tunnel on the current connection; None: there is none now."""
+        """Open a stream for a tunnel on the current connection; None if there is no connection now."""
         return self._connection.carry() if self._connection is not None else None
 
     async def run(self) -> None:
-        """Attach, and attach again. Raises GivenUp, or a group of errors with Expired."""
+        """Attach again and again, until cancelled. Raises RankRejected, or a group of errors with Expired."""
         while True:
-            await self._try()
+            await self._attach_once()
             if not self._directory.exists():
                 raise RankRejected(f"{self._directory.path} was removed")
             await asyncio.sleep(self._wait * self._pace)
-            if self._turn == 0:  # all were tried
+            if self._next_server == 0:  # all servers were tried
                 self._wait = min(2 * self._wait, _LONGEST_WAIT)
 
-    async def _try(self) -> None:
+    async def _attach_once(self) -> None:
         try:
             servers = self._directory.servers()
-            self._turn = (self._turn + 1) % len(servers)
-            await self._attach(servers[self._turn - 1])
+            self._next_server = (self._next_server + 1) % len(servers)
+            await self._attach(servers[self._next_server - 1])
         except aio.AioRpcError as error:
             self._note(_why(error))
             if is_rejected(error):
@@ -116,40 +121,40 @@ class Session:
             self._note(f"no way to the server: {error}")  # the server is being started
 
     def _note(self, message: str) -> None:
-        """To agent.log, once per change: the server may be away for days."""
+        """Log a message unless it repeats the last one: the server may be unavailable for days."""
         if message != self._last_note:
             self._last_note = message
-            agent_log.note(message)
+            write_agent_log(message)
 
     async def _attach(self, server: ServerAddress) -> None:
-        """One stream, from hello to its end. Raises its AioRpcError."""
+        """Use one stream from its hello to its end. Raises the AioRpcError or OSError that ended it."""
         async with self._connect(server, self._token) as connection:
             stream = connection.attach()
             try:
-                async with asyncio.TaskGroup() as parts:
+                async with asyncio.TaskGroup() as group:
                     welcomed = asyncio.Event()
-                    parts.create_task(self._write_all(stream, connection.address, welcomed))
-                    parts.create_task(self._end_when_silent(stream))
+                    group.create_task(self._write_all(stream, connection.address, welcomed))
+                    group.create_task(self._end_when_silent(stream))
                     async for response in stream:
                         self._receive(response, connection, welcomed)
                     raise ConnectionError("the server has ended the stream")
             except* (aio.AioRpcError, OSError) as errors:
-                ended = errors.exceptions[0]  # the other parts report the same
+                error = errors.exceptions[0]  # both coroutines raise the same error
             finally:
                 self._connection = None
                 stream.cancel("the agent leaves the stream")
         raise_forgotten_cancellation()
-        raise ended
+        raise error
 
     async def _end_when_silent(self, stream: Stream) -> None:
-        """End a stream on which nothing arrives: a frozen server or dropped packets do not end it.
+        """End a stream on which nothing arrives: neither a frozen server nor lost packets end it.
 
-        The timeout grows, so that an overloaded server does not get new streams again and again.
+        The patience grows, so that an overloaded server does not get new streams again and again.
         """
         clock = asyncio.get_running_loop().time
         self._received_at = clock()
-        await until(lambda: self._received_at + self._patience - clock())
-        stream.cancel(f"nothing was heard of the server for {clock() - self._received_at:.0f} s")
+        await wait_out(lambda: self._received_at + self._patience - clock())
+        stream.cancel(f"the server sent nothing for {clock() - self._received_at:.0f} s")
         self._patience = min(2 * self._patience, _LONGEST_PATIENCE * self._usual_patience)
 
     def _receive(
@@ -159,24 +164,26 @@ class Session:
         match response.WhichOneof("message"):
             case "welcome":
                 self._connection, self._wait = connection, _FIRST_WAIT
-                self._spool.begin(response.welcome.log_offset)
-                self._outgoing.reopened()
-                self._beats_sent.clear()  # nobody will answer those of an earlier stream
-                self._peer.take(response)
-                self.beat()  # the lease may be short by now
+                self._spool.resume(response.welcome.log_offset)
+                self._outgoing.resend_all()
+                self._heartbeats_sent_at.clear()  # those of earlier streams are never answered
+                self._peer.handle(response)
+                self.beat()  # at once, because the lease may be about to expire
                 welcomed.set()
             case "heartbeat":
-                self._answered(response.heartbeat)
+                self._renew_lease(response.heartbeat)
             case "log_acknowledged":
                 self._spool.acknowledge(response.log_acknowledged.offset)
             case _:
-                self._peer.take(response)
+                self._peer.handle(response)
 
-    def _answered(self, answer: pb.HeartbeatAnswered) -> None:
-        """Renew the lease from when the answered heartbeat was sent. Raises Expired."""
+    def _renew_lease(self, answer: pb.HeartbeatAnswered) -> None:
+        """Renew the lease from the time when the answered heartbeat was sent. Raises Expired."""
         self._patience = self._usual_patience
-        sent_at = self._beats_sent.get(answer.number)
-        self._beats_sent = {n: at for n, at in self._beats_sent.items() if n > answer.number}
+        sent_at = self._heartbeats_sent_at.get(answer.number)
+        self._heartbeats_sent_at = {
+            n: at for n, at in self._heartbeats_sent_at.items() if n > answer.number
+        }
         if answer.lease_renewed and sent_at is not None:
             self._lease.renew(sent_at)
 
@@ -191,11 +198,11 @@ class Session:
         message = self._outgoing.next(self._spool.drained)
         if message is not None:
             await stream.write(message)
-            self._outgoing.written(message)
+            self._outgoing.mark_written(message)
         elif (piece := self._spool.piece()) is None:
             await self._sendable.wait()
         elif (wait_seconds := self._batch_seconds(piece)) > 0:
-            await self._sendable_or(wait_seconds)
+            await self._wait_until_sendable(wait_seconds)
         else:
             await self._write_log(stream, *piece)
 
@@ -205,14 +212,14 @@ class Session:
         await stream.write(pb.AttachRequest(log=pb.LogChunk(offset=offset, data=data)))
 
     def _batch_seconds(self, piece: tuple[int, bytes]) -> float:
-        """How long to wait for more lines: the first line is sent at once, many small ones are batched."""
+        """Return how long to wait for more lines: the first line is sent at once, many small ones in batches."""
         if len(piece[1]) > PIECE_BYTES // 2 or self._outgoing.next(log_is_sent=True) is not None:
             return 0.0
         return self._log_sent_at + _BATCH_SECONDS - asyncio.get_running_loop().time()
 
-    async def _sendable_or(self, seconds: float) -> None:
+    async def _wait_until_sendable(self, timeout: float) -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._sendable.wait(), seconds)
+            await asyncio.wait_for(self._sendable.wait(), timeout)
 
 
 def _why(error: aio.AioRpcError) -> str:

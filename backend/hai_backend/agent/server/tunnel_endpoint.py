@@ -1,4 +1,4 @@
-"""The end of a tunnel in the rank: a connection or a command. Reads only as fast as the other end takes it."""
+"""The end of a tunnel in the rank: a connection or a command. It reads only as fast as the caller does."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ class CannotServe(Exception):
 
 
 class TunnelEndpoint(Protocol):
-    """What a tunnel leads to."""
+    """The target of a tunnel. A connection has no terminal, so it ignores `resize`."""
 
     def messages(self) -> AsyncIterator[pb.CarryRequest]:
-        """What it has for the caller, to its end."""
+        """Yield what the target sends to the caller; the last message ends it."""
         ...
 
     async def write(self, data: bytes) -> None:
-        """Bytes of the caller."""
+        """Pass bytes of the caller to the target."""
         ...
 
     def resize(self, size: tunnel_pb2.TerminalSize) -> None:
-        """The caller's terminal has another size."""
+        """Apply a new size of the caller's terminal."""
         ...
 
     def end_input(self) -> None:
-        """The caller has nothing more to say."""
+        """End the input of the target: the caller sends nothing more."""
         ...
 
     async def close(self) -> None:
-        """Leave nothing of it."""
+        """Close the connection, or end the command."""
         ...
 
 
 class Connection:
-    """A socket of the rank."""
+    """A connection to a socket in the rank. Implements TunnelEndpoint."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -68,7 +68,7 @@ class Connection:
             await self._writer.drain()
 
     def resize(self, size: tunnel_pb2.TerminalSize) -> None:
-        """See TunnelEndpoint; a connection has no terminal."""
+        """See TunnelEndpoint."""
 
     def end_input(self) -> None:
         """See TunnelEndpoint."""
@@ -80,8 +80,8 @@ class Connection:
         self._writer.transport.abort()
 
 
-async def to_port(port: int) -> Connection:
-    """A TCP port on our own loopback. Raises Unreachable."""
+async def connect_to_port(port: int) -> Connection:
+    """Connect to a TCP port on the loopback interface. Raises Unreachable."""
     try:
         async with asyncio.timeout(_CONNECT_SECONDS):
             return Connection(*await asyncio.open_connection("localhost", port))
@@ -89,8 +89,8 @@ async def to_port(port: int) -> Connection:
         raise Unreachable(f"nothing listens on port {port} of this rank") from None
 
 
-async def to_socket(path: Path) -> Connection:
-    """A unix socket. Raises Unreachable."""
+async def connect_to_socket(path: Path) -> Connection:
+    """Connect to a unix socket. Raises Unreachable."""
     try:
         async with asyncio.timeout(_CONNECT_SECONDS):
             return Connection(*await asyncio.open_unix_connection(path))

@@ -1,4 +1,4 @@
-"""Tunnels that the server asked for: each reaches its target, then carries bytes on a stream of its own."""
+"""Serves the tunnels that the server requests: each connects to its target, then has a stream of its own."""
 
 from __future__ import annotations
 
@@ -26,55 +26,60 @@ _Stream = StreamCall[pb.CarryRequest, pb.CarryResponse]
 
 
 class Tunnels:
-    """`carry` one. Shells start in the environment of the program, while it runs."""
+    """Serves all tunnels of a rank. Shells start in the environment of the program, while it runs."""
 
     def __init__(
         self, identity: Identity, session: Session, services: Services, reaper: Reaper
     ) -> None:
-        self._me = identity
+        self._identity = identity
         self._session = session
         self._services = services
         self._reaper = reaper
         self._environment: tuple[Path, Mapping[str, str]] | None = None
-        self._refusal = _NO_PROGRAM
-        self.shells = 0  # open ones: somebody is here
+        self._refusal = _NO_PROGRAM  # why there is no environment
+        self.shell_count = 0  # open shells; while there is one, the rank is not idle
 
     def program_started(self, workspace: Path, variables: Mapping[str, str]) -> None:
-        """From now on there is an environment for shells."""
+        """Allow shells, in the environment of the program."""
         self._environment = (workspace, variables)
 
     def program_ended(self) -> None:
-        """Nothing may begin in this rank any more: the server may have it started elsewhere."""
+        """Allow no more shells, because the server may start the rank elsewhere."""
         self._refusal, self._environment = _ENDED, None
 
     async def carry(self, request: pb.TunnelAsked) -> None:
-        """From the first byte to the last. Ends with the connection to the server, whatever happens."""
+        """Serve a tunnel to its end, at the latest until the connection to the server ends."""
         hello = pb.CarryHello(
-            task_id=self._me.task_id, run=self._me.run, rank=self._me.rank, tunnel=request.tunnel
+            task_id=self._identity.task_id,
+            run=self._identity.run,
+            rank=self._identity.rank,
+            tunnel=request.tunnel,
         )
         try:
-            end = await self._reach(request.target)
-        except (Unreachable, OSError) as error:  # also when no more processes can be made
+            endpoint = await self._connect(request.target)
+        except (Unreachable, OSError) as error:  # OSError if no process can be started
             hello.refused = str(error)
             return await self._refuse(hello)
         is_shell = request.target.WhichOneof("target") == "shell"
-        self.shells += is_shell
+        self.shell_count += is_shell
         try:
-            await self._splice(hello, end)
+            stream = self._session.carry()
+            if stream is not None:
+                await _Splice(stream, endpoint).run(hello)
         finally:
-            self.shells -= is_shell
-            await end.close()
+            self.shell_count -= is_shell
+            await endpoint.close()
 
-    async def _reach(self, target: tunnel_pb2.TunnelTarget) -> TunnelEndpoint:
+    async def _connect(self, target: tunnel_pb2.TunnelTarget) -> TunnelEndpoint:
         match target.WhichOneof("target"):
             case "port":
-                return await tunnel_endpoint.to_port(target.port)
+                return await tunnel_endpoint.connect_to_port(target.port)
             case "service":
-                return await self._services.reach(target.service)
+                return await self._services.connect(target.service)
             case "shell":
                 if self._environment is None:
                     raise Unreachable(self._refusal)
-                from hai_backend.agent.services import shell  # few ranks ever need it
+                from hai_backend.agent.services import shell  # here, because few ranks need it
 
                 return shell.start(target.shell, *self._environment, self._reaper)
             case _:
@@ -91,26 +96,20 @@ class Tunnels:
             await stream.done_writing()
             await stream.status()
 
-    async def _splice(self, hello: pb.CarryHello, end: TunnelEndpoint) -> None:
-        stream = self._session.carry()
-        if stream is not None:
-            await _Splice(stream, end).run(hello)
-
 
 class _Splice:
-    """Bytes both ways. The stream is always read on, so that neither direction can block the other one."""
+    """Carries bytes both ways. It always reads the stream, so that neither direction can block the other one."""
 
-    def __init__(self, stream: _Stream, end: TunnelEndpoint) -> None:
+    def __init__(self, stream: _Stream, endpoint: TunnelEndpoint) -> None:
         self._stream = stream
-        self._end = end
+        self._endpoint = endpoint
         self._window, self._received = SendWindow(), ReceivedBytes()
-        # bounded by the server's lead
-        self._inward: asyncio.Queue[pb.CarryResponse] = asyncio.Queue()
+        self._inward: asyncio.Queue[pb.CarryResponse] = asyncio.Queue()  # bounded by flow control
         self._one_writer = asyncio.Lock()
         self._done_writing = False
 
     async def run(self, hello: pb.CarryHello) -> None:
-        """Until the stream ends: when one direction has said all, the other may go on."""
+        """Carry bytes until the stream ends. One direction may end before the other."""
         try:
             async with asyncio.TaskGroup() as group:
                 directions = [
@@ -125,14 +124,14 @@ class _Splice:
                 for direction in directions:
                     direction.cancel()
         except* (aio.AioRpcError, OSError):
-            pass  # the stream has ended, or the target has
+            pass  # the stream or the target has ended
         finally:
             self._stream.cancel("the tunnel is closed")
 
     async def _forward_to_caller(self, hello: pb.CarryHello) -> None:
-        """What the target has for the caller."""
+        """Send what the target has for the caller."""
         await self._write(pb.CarryRequest(hello=hello))
-        async for message in self._end.messages():
+        async for message in self._endpoint.messages():
             await self._window.reserve(len(message.data) + len(message.error_data))
             await self._write(message)
         if message.WhichOneof("message") == "exit_code":
@@ -141,20 +140,22 @@ class _Splice:
                 await self._stream.done_writing()
 
     async def _forward_to_target(self) -> None:
-        """What the caller has for the target."""
+        """Pass on what the caller has for the target."""
         while True:
             response = await self._inward.get()
             match response.WhichOneof("message"):
                 case "data":
-                    await self._end.write(response.data)
+                    await self._endpoint.write(response.data)
                     if self._received.add(len(response.data)):
                         await self._write(pb.CarryRequest(taken=self._received.count))
                 case "resize":
-                    self._end.resize(response.resize)
+                    self._endpoint.resize(response.resize)
                 case "end":
-                    self._end.end_input()
+                    self._endpoint.end_input()
 
     async def _write(self, message: pb.CarryRequest) -> None:
         async with self._one_writer:
-            if not self._done_writing:  # else it tells how much was taken, which nobody waits for
+            if (
+                not self._done_writing
+            ):  # otherwise it only acknowledges bytes, and nobody waits for it
                 await self._stream.write(message)

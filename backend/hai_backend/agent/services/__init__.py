@@ -1,1 +1,1 @@
-"""Services beside the program of a rank, such as JupyterLab, and shells in it."""
+"""Services that run beside the program of a rank, such as JupyterLab, and shells in the rank."""

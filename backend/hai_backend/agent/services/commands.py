@@ -1,4 +1,4 @@
-"""What a service is made of: its argv, where it listens, and how one can tell that it answers and is in use."""
+"""Defines how each kind of service is started, reached, and checked for answers and use."""
 
 from __future__ import annotations
 
@@ -17,47 +17,53 @@ from hai_backend.domain.spec import JUPYTER
 _LOCAL = "local"
 
 
-async def _unknown_idleness() -> float | None:
+async def _never_known() -> float | None:
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """Empty argv: somebody else starts it (the program), and only its port is watched."""
+    """How to run a service.
+
+    An empty `argv` means that the program starts it, and that the agent only watches its port.
+    """
 
     argv: tuple[str, ...]
     cwd: Path
     variables: Mapping[str, str]
     connect: Callable[[], Awaitable[Connection]]  # raises Unreachable
-    answers: Callable[[], Awaitable[bool]]
-    idle_seconds: Callable[[], Awaitable[float | None]] = field(default=_unknown_idleness)
+    is_answering: Callable[[], Awaitable[bool]]
+    read_idle_seconds: Callable[[], Awaitable[float | None]] = field(default=_never_known)
     prepare: Callable[[], None] = field(default=lambda: None)  # raises CannotServe
 
 
-def command_of(
+def make_command(
     spec: pb.AgentServiceSpec, directory: Path, workspace: Path, variables: Mapping[str, str]
 ) -> Command:
-    """The command of one service."""
+    """Return the command of a service."""
     service_variables = {**variables, env.SERVICE_NAME: spec.name, env.BASE_URL: spec.base_url}
     if spec.name == JUPYTER:
-        return _jupyter(spec, directory, workspace, service_variables)
-    connect = _unreachable if spec.type == _LOCAL else (lambda: tunnel_endpoint.to_port(spec.port))
+        return _make_jupyter_command(spec, directory, workspace, service_variables)
+    is_local = spec.type == _LOCAL
+    connect = (
+        _refuse_connection if is_local else (lambda: tunnel_endpoint.connect_to_port(spec.port))
+    )
     return Command(
         argv=tuple(shlex.split(spec.startup_script)),
         cwd=workspace,
         variables=service_variables,
         connect=connect,
-        answers=_always if spec.type == _LOCAL else (lambda: _connects(connect)),
+        is_answering=_always if is_local else (lambda: _can_connect(connect)),
     )
 
 
-def _jupyter(
+def _make_jupyter_command(
     spec: pb.AgentServiceSpec, directory: Path, workspace: Path, variables: Mapping[str, str]
 ) -> Command:
     server = jupyter.Server(directory, workspace, spec.base_url)
 
     def prepare() -> None:
-        if why := server.missing_program(variables):
+        if why := server.find_fault(variables):
             raise CannotServe(why)
         server.socket.unlink(missing_ok=True)
 
@@ -65,14 +71,14 @@ def _jupyter(
         argv=server.argv(variables),
         cwd=workspace,
         variables=server.variables(variables),
-        connect=lambda: tunnel_endpoint.to_socket(server.socket),
-        answers=server.answers,
-        idle_seconds=server.idle_seconds,
+        connect=lambda: tunnel_endpoint.connect_to_socket(server.socket),
+        is_answering=server.is_answering,
+        read_idle_seconds=server.read_idle_seconds,
         prepare=prepare,
     )
 
 
-async def _unreachable() -> Connection:
+async def _refuse_connection() -> Connection:
     raise Unreachable("it is local: it has no port")
 
 
@@ -80,7 +86,7 @@ async def _always() -> bool:
     return True
 
 
-async def _connects(connect: Callable[[], Awaitable[Connection]]) -> bool:
+async def _can_connect(connect: Callable[[], Awaitable[Connection]]) -> bool:
     try:
         connection = await connect()
     except Unreachable:

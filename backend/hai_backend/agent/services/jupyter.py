@@ -1,7 +1,7 @@
-"""JupyterLab as a service: how it is started so that only we reach it, and whether somebody works in it.
+"""JupyterLab as a service: how the agent starts it, and how it tells whether somebody works in it.
 
-It listens on a unix socket of the rank that nobody of another uid can open. So there is no port that two containers on
-one machine could both want, and no token that could leak: who may come in is decided by the server's proxy.
+JupyterLab listens on a unix socket that processes of other users cannot open. So there is no port that two
+containers on one machine could both need, and no token that could leak. The server's proxy decides who may connect.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from hai_backend.agent.program.program import usual_shell
+from hai_backend.agent.program.program import find_shell
 from hai_backend.launch.rank_dirs import LAB_SOCKET
-from hai_backend.launch.short_socket import short
+from hai_backend.launch.socket_paths import shorten
 
 _REQUEST_SECONDS = 5.0
 _ANSWER_BYTES = 1024 * 1024
-# It does not answer, or in a form of its own: whatever runs in a container may, and the rank shall not end of it.
+# Raised if the socket gives no answer or an unknown one. Any program of the container may listen there, so the agent must
+# not fail.
 _NO_ANSWER = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
 _BUSY = ("busy", "starting", "restarting")
 _MISSING = (
@@ -32,24 +33,24 @@ _MISSING = (
 
 
 class Server:
-    """The JupyterLab of a rank. `directory` is the rank's, `workspace` what people see."""
+    """The JupyterLab of a rank. `directory` is that of the rank; `workspace` is the root that people see."""
 
     def __init__(self, directory: Path, workspace: Path, base_url: str) -> None:
         self._workspace = workspace
         self._base_url = base_url or "/"
-        self.socket = short(directory / LAB_SOCKET)
+        self.socket = shorten(directory / LAB_SOCKET)
 
     def argv(self, variables: Mapping[str, str]) -> tuple[str, ...]:
-        """Its command. No secret is in it: there is none. By itself Jupyter takes shells as at a login."""
+        """Return the command line, which contains no secret. It sets a shell that is not a login shell."""
         settings = {
             "ServerApp.sock": self.socket,
             "ServerApp.sock_mode": "0600",
             "ServerApp.base_url": self._base_url,
             "ServerApp.root_dir": self._workspace,
-            "ServerApp.allow_remote_access": True,  # the proxy says which hosts there are
+            "ServerApp.allow_remote_access": True,  # the proxy checks the host
             "ServerApp.open_browser": False,
             "ServerApp.quit_button": False,
-            "ServerApp.terminado_settings": {"shell_command": [usual_shell(variables)]},
+            "ServerApp.terminado_settings": {"shell_command": [find_shell(variables)]},
             "ServerApp.allow_root": os.getuid() == 0,
             "IdentityProvider.token": "",
             "PasswordIdentityProvider.hashed_password": "",
@@ -60,36 +61,39 @@ class Server:
         )
 
     def variables(self, inherited: Mapping[str, str]) -> dict[str, str]:
-        """A laptop's own Jupyter must not be disturbed, and layouts return with the container."""
-        passed_on = {
+        """Return the variables.
+
+        Layouts are stored in the workspace, so that they survive a restart of the container.
+        """
+        filtered = {
             name: value for name, value in inherited.items() if not name.startswith("JUPYTER_TOKEN")
         }
         layouts = str(self._workspace / ".jupyter" / "lab" / "workspaces")
-        return {"JUPYTERLAB_WORKSPACES_DIR": layouts, **passed_on}
+        return {"JUPYTERLAB_WORKSPACES_DIR": layouts, **filtered}
 
-    def missing_program(self, variables: Mapping[str, str]) -> str:
-        """What keeps it from starting; empty: nothing that can be seen from here."""
+    def find_fault(self, variables: Mapping[str, str]) -> str:
+        """Return a message if JupyterLab cannot start; empty if no reason is known."""
         path = variables.get("PATH", os.defpath)
         return "" if shutil.which("jupyter-lab", path=path) else _MISSING
 
-    async def answers(self) -> bool:
-        """Whether Lab can be opened."""
+    async def is_answering(self) -> bool:
+        """Return whether JupyterLab answers."""
         try:
             await self._get("api/status")
         except _NO_ANSWER:
             return False
         return True
 
-    async def idle_seconds(self) -> float | None:
-        """Since a kernel or terminal last did something; 0 while a kernel is busy. None: it does not answer."""
+    async def read_idle_seconds(self) -> float | None:
+        """Return the seconds since a kernel or terminal was last active; None if JupyterLab does not answer."""
         try:
             kernels, terminals = await self._get("api/kernels"), await self._get("api/terminals")
-            return idle_seconds(kernels, terminals, time.time())
+            return compute_idle_seconds(kernels, terminals, time.time())
         except _NO_ANSWER:
             return None
 
     async def _get(self, path: str) -> Any:
-        """One small GET, marked as not being anybody's doing."""
+        """Send a GET request that does not count as activity, and return the JSON of the answer."""
         async with asyncio.timeout(_REQUEST_SECONDS):
             reader, writer = await asyncio.open_unix_connection(self.socket, limit=_ANSWER_BYTES)
             try:
@@ -102,14 +106,14 @@ class Server:
         return json.loads(body)
 
 
-def idle_seconds(
+def compute_idle_seconds(
     kernels: Iterable[Mapping[str, Any]], terminals: Iterable[Mapping[str, Any]], now: float
 ) -> float | None:
-    """The same, from Jupyter's answers; None: it has neither kernels nor terminals, so it knows nothing."""
+    """Compute idle seconds from Jupyter's answers: 0 if a kernel is busy, None without kernels and terminals."""
     kernels = list(kernels)
     if any(kernel.get("execution_state") in _BUSY for kernel in kernels):
         return 0.0
-    activity = [datetime.fromisoformat(one["last_activity"]) for one in (*kernels, *terminals)]
+    activity = [datetime.fromisoformat(entry["last_activity"]) for entry in (*kernels, *terminals)]
     return max(0.0, now - max(activity).timestamp()) if activity else None
 
 

@@ -1,4 +1,4 @@
-"""A command in the rank's environment for somebody far away: on a terminal of its own, or on three pipes."""
+"""A command that a remote user runs in the environment of the rank: on a terminal of its own, or on three pipes."""
 
 from __future__ import annotations
 
@@ -16,85 +16,85 @@ from pathlib import Path
 from hai.v1 import agent_service_pb2 as pb
 from hai.v1 import tunnel_pb2
 from hai_backend.agent.output.descriptor import Descriptor
-from hai_backend.agent.program.program import bound_to_us, usual_shell
+from hai_backend.agent.program.program import bind_to_agent, find_shell
 from hai_backend.agent.program.reaper import Child, Reaper
 from hai_backend.agent.server.tunnel_endpoint import Unreachable
 
 _HANG_UP_SECONDS = 1.0
-# pieces that are still read after the end, should something left behind go on printing
-_DRAINS = 256
+# Pieces to read after the command has ended, at most: processes that it has left may print for ever.
+_MAX_LAST_PIECES = 256
 
 
 class Shell:
-    """Implements TunnelEndpoint."""
+    """A running command. Implements TunnelEndpoint."""
 
-    def __init__(self, child: Child, feed: Descriptor, outputs: Mapping[str, Descriptor]) -> None:
+    def __init__(self, child: Child, stdin: Descriptor, outputs: Mapping[str, Descriptor]) -> None:
         self._child = child
-        self._feed = feed
-        self._outputs = dict(outputs)  # by the kind of message that carries what it says
-        self._on_terminal = feed in outputs.values()
-        self._changed = asyncio.Event()
-        child.ended.add_done_callback(lambda _: self._changed.set())
+        self._stdin = stdin
+        self._outputs = dict(outputs)  # by the message field that carries the output
+        self._has_terminal = stdin in outputs.values()
+        self._has_news = asyncio.Event()
+        child.ended.add_done_callback(lambda _: self._has_news.set())
 
     async def messages(self) -> AsyncIterator[pb.CarryRequest]:
-        """What it prints; its exit code comes last."""
+        """Yield the output of the command, and its exit code as the last message."""
         while not self._child.ended.done():
-            for message in self._printed():
+            for message in self._read_outputs():
                 yield message
             await self._wait_for_output()
-        for _ in range(_DRAINS):
-            messages_left = list(self._printed())
-            if not messages_left:
+        for _ in range(_MAX_LAST_PIECES):
+            messages = self._read_outputs()
+            if not messages:
                 break
-            for message in messages_left:
+            for message in messages:
                 yield message
         yield pb.CarryRequest(exit_code=self._child.ended.result())
 
     async def write(self, data: bytes) -> None:
-        """What the caller types; nobody reads it any more: it is lost, as in a broken pipe."""
+        """Write input of the caller. It is lost if the command reads no more."""
         with suppress(OSError):
-            if self._feed.open:
-                await self._feed.write(data)
+            if self._stdin.open:
+                await self._stdin.write(data)
 
     def resize(self, size: tunnel_pb2.TerminalSize) -> None:
-        """The caller's window has changed."""
-        if self._on_terminal:
-            _set_size(self._feed.number, size)
+        """Set the size of the terminal, if there is one."""
+        if self._has_terminal:
+            _set_size(self._stdin.number, size)
 
     def end_input(self) -> None:
-        """On pipes the command reads the end; on a terminal nothing can be said."""
-        if not self._on_terminal:
-            self._feed.close()
+        """Close standard input, if it is a pipe."""
+        if not self._has_terminal:
+            self._stdin.close()
 
     async def close(self) -> None:
-        """Hang up; whoever does not go is killed. What it has sent to sessions of their own lives on in the rank."""
+        """Send SIGHUP, then SIGKILL to the session. Processes that have left the session continue in the rank."""
         self._signal(signal.SIGHUP)
-        for descriptor in (self._feed, *self._outputs.values()):
+        for descriptor in (self._stdin, *self._outputs.values()):
             descriptor.close()
         await asyncio.wait((self._child.ended,), timeout=_HANG_UP_SECONDS)
         self._signal(signal.SIGKILL)
 
-    def _printed(self) -> list[pb.CarryRequest]:
-        found = []
+    def _read_outputs(self) -> list[pb.CarryRequest]:
+        messages = []
         for kind, descriptor in list(self._outputs.items()):
             data = descriptor.read()
             if data:
-                found.append(pb.CarryRequest(**{kind: data}))  # type: ignore[arg-type]
-            elif data is not None:  # nobody will print there any more
+                messages.append(pb.CarryRequest(**{kind: data}))  # type: ignore[arg-type]
+            elif data is not None:  # no process has the other end open
                 del self._outputs[kind]
-                if not self._on_terminal:
+                if not self._has_terminal:
                     descriptor.close()
-        return found
+        return messages
 
     async def _wait_for_output(self) -> None:
         """Wait until a descriptor can be read or the command has ended."""
-        self._changed.clear()
+        self._has_news.clear()
         if self._child.ended.done():
             return
         for descriptor in self._outputs.values():
-            descriptor.when_readable(self._changed.set)
+            descriptor.watch(self._has_news.set)
         try:
-            await self._changed.wait()
+            await self._has_news.wait()
         finally:
             for descriptor in self._outputs.values():
                 descriptor.stop_watching()
@@ -108,61 +108,63 @@ class Shell:
 def start(
     target: tunnel_pb2.ShellTarget, cwd: Path, variables: Mapping[str, str], reaper: Reaper
 ) -> Shell:
-    """Raises Unreachable when there is no such command."""
-    argv = tuple(target.command) or (usual_shell(variables),)
-    _check(argv, cwd, variables)
+    """Start a command. Raises Unreachable if it does not exist."""
+    argv = tuple(target.command) or (find_shell(variables),)
+    _check_exists(argv, cwd, variables)
     if target.HasField("terminal"):
-        return _on_terminal(argv, target, cwd, variables, reaper)
-    return _on_pipes(argv, cwd, variables, reaper)
+        return _start_on_terminal(argv, target, cwd, variables, reaper)
+    return _start_on_pipes(argv, cwd, variables, reaper)
 
 
-def _check(argv: Sequence[str], cwd: Path, variables: Mapping[str, str]) -> None:
-    """program/exec_program.py would say it, too, but on the terminal, with an exit code that may mean anything."""
+def _check_exists(argv: Sequence[str], cwd: Path, variables: Mapping[str, str]) -> None:
+    """Raise Unreachable if the program does not exist, which is clearer than an exit code of exec_program."""
     name = argv[0]
-    found = shutil.which(str(cwd / name) if "/" in name else name, path=variables.get("PATH"))
-    if found is None:
+    path = shutil.which(str(cwd / name) if "/" in name else name, path=variables.get("PATH"))
+    if path is None:
         raise Unreachable(f"there is no program {name} in this rank: check the name, or its PATH")
 
 
-def _on_terminal(
+def _start_on_terminal(
     argv: Sequence[str],
     target: tunnel_pb2.ShellTarget,
     cwd: Path,
     variables: Mapping[str, str],
     reaper: Reaper,
 ) -> Shell:
-    ours, its = os.openpty()
+    our_end, child_end = os.openpty()
     try:
-        os.set_inheritable(ours, False)
-        _set_size(its, target.terminal)
+        os.set_inheritable(our_end, False)
+        _set_size(child_end, target.terminal)
         shell_variables = {**variables, "TERM": target.term or "xterm-256color"}
-        child = reaper.spawn(bound_to_us(argv), its, cwd, shell_variables, stdin=its)
+        child = reaper.spawn(bind_to_agent(argv), child_end, cwd, shell_variables, stdin=child_end)
     except BaseException:
-        os.close(ours)
+        os.close(our_end)
         raise
     finally:
-        os.close(its)
-    terminal = Descriptor(ours)
+        os.close(child_end)
+    terminal = Descriptor(our_end)
     return Shell(child, terminal, {"data": terminal})
 
 
-def _on_pipes(
+def _start_on_pipes(
     argv: Sequence[str], cwd: Path, variables: Mapping[str, str], reaper: Reaper
 ) -> Shell:
-    (its_in, feed), (out, its_out), (error, its_error) = (os.pipe2(os.O_CLOEXEC) for _ in range(3))
+    (child_in, stdin), (out, child_out), (error, child_error) = (
+        os.pipe2(os.O_CLOEXEC) for _ in range(3)
+    )
     try:
         child = reaper.spawn(
-            bound_to_us(argv), its_out, cwd, variables, stdin=its_in, error=its_error
+            bind_to_agent(argv), child_out, cwd, variables, stdin=child_in, error=child_error
         )
     except BaseException:
-        for number in (feed, out, error):
+        for number in (stdin, out, error):
             os.close(number)
         raise
     finally:
-        for number in (its_in, its_out, its_error):
+        for number in (child_in, child_out, child_error):
             os.close(number)
     outputs = {"data": Descriptor(out), "error_data": Descriptor(error)}
-    return Shell(child, Descriptor(feed), outputs)
+    return Shell(child, Descriptor(stdin), outputs)
 
 
 def _set_size(terminal: int, size: tunnel_pb2.TerminalSize) -> None:

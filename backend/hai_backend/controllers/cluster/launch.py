@@ -18,6 +18,7 @@ from hai_backend.domain.formatting import format_list
 from hai_backend.domain.node import Node
 from hai_backend.domain.task import Run, RunState, Task
 from hai_backend.launch.base import (
+    KillRequest,
     Launcher,
     LauncherEvent,
     LaunchFailed,
@@ -161,7 +162,7 @@ class LaunchReconciler:
         self._discard(set())
         for key in listed.keys - expected:
             log.warning("killing a rank of no task", rank=str(key))
-            await _isolated(self._launcher.kill(key), rank=str(key))
+            await _isolated(self._launcher.kill(KillRequest(key)), rank=str(key))
 
     def _discard(self, gone: set[RankKey]) -> None:
         self._unexpected -= gone

@@ -16,7 +16,7 @@ from hai_backend.controllers.scheduling.binder import gpus_of
 from hai_backend.domain.errors import HaiError
 from hai_backend.domain.node import Node
 from hai_backend.domain.task import Task
-from hai_backend.launch.base import Launcher, RankKey, RankLaunch
+from hai_backend.launch.base import KillRequest, Launcher, RankKey, RankLaunch
 from hai_backend.launch.request import RunRequest
 from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle import instructions as do
@@ -134,9 +134,7 @@ class Executor:
         for index in ranks:
             rank, key = task.run.ranks[index], RankKey(task.id, run, index)
             exited = rank.exit_code is not None
-            await self._launcher.kill(
-                key, rank.node, ran=may_run(rank), exited=exited, preempted=preempted
-            )
+            await self._launcher.kill(KillRequest(key, rank.node, may_run(rank), exited, preempted))
 
     def remove(self, task: Task) -> None:
         """The task has finished."""

@@ -13,6 +13,7 @@ import structlog
 from hai.client.connection.cancellation import error_of
 from hai_backend.domain.errors import Unavailable
 from hai_backend.launch.base import (
+    KillRequest,
     LauncherEvent,
     LaunchFailed,
     NodeList,
@@ -107,20 +108,10 @@ class KubernetesLauncher:
         finally:
             self._execute(self._ranks.creation_finished(run))
 
-    async def kill(
-        self,
-        key: RankKey,
-        node: str = "",
-        *,
-        ran: bool = False,
-        exited: bool = False,
-        preempted: bool = False,
-    ) -> None:
+    async def kill(self, request: KillRequest) -> None:
         """See Launcher."""
         await self._synced.wait()
-        self._execute(
-            self._ranks.kill(key, node, self._now(), ran=ran, exited=exited, preempted=preempted)
-        )
+        self._execute(self._ranks.kill(request, self._now()))
 
     async def events(self) -> AsyncIterator[LauncherEvent]:
         """See Launcher."""

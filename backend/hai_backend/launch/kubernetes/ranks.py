@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hai_backend.launch.base import (
+    KillRequest,
     LauncherEvent,
     LaunchFailed,
     RankEvictionNotice,
@@ -280,24 +281,16 @@ class Ranks:
             rank.add_warning(cause, now)
             self._update_timed(rank)
 
-    def kill(
-        self,
-        key: RankKey,
-        node: str,
-        now: float,
-        *,
-        ran: bool = False,
-        exited: bool = False,
-        preempted: bool = False,
-    ) -> list[Action]:
-        """Kill a rank. It may be missing in the table; then the flags say what the server knows about it."""
-        rank = self._ranks.get(key) or self._add(key, node)
+    def kill(self, request: KillRequest, now: float) -> list[Action]:
+        """Kill a rank. If the rank is missing in the table, the request has all that is known about it."""
+        key = request.key
+        rank = self._ranks.get(key) or self._add(key, request.node)
         rank.kill(now)
-        rank.ran, rank.exited = rank.ran or ran, rank.exited or exited
+        rank.ran, rank.exited = rank.ran or request.ran, rank.exited or request.exited
         self._update_timed(rank)
         waits_for_node = rank.exited and key in self._timed
         if rank.finished_at is None and not waits_for_node:
-            return [DeletePod(key, rank.uid, preempted=preempted)]
+            return [DeletePod(key, rank.uid, preempted=request.preempted)]
         return [*self._check_due(rank, now)]
 
     def nodes_changed(

@@ -248,12 +248,12 @@ def test_whatever_was_printed_ordinary_lines_come_through_after_it(
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(programs, max_size=4), st.floats(0.5, 20.0))
-def test_however_slow_a_program_is_no_line_is_lost(parts: list[str], seconds: float) -> None:
+def test_however_slow_a_program_is_no_line_is_lost(coroutines: list[str], seconds: float) -> None:
     """Bars that it comes back to late may be there twice, in two states."""
-    program = "".join(f"{part}line {number}\n" for number, part in enumerate(parts))
+    program = "".join(f"{part}line {number}\n" for number, part in enumerate(coroutines))
     pieces = (program[i : i + 7].encode() for i in range(0, len(program), 7))
     lines = [line for line in stored(pieces, seconds=seconds) if line.startswith("line")]
-    assert lines == [f"line {number}" for number in range(len(parts))]
+    assert lines == [f"line {number}" for number in range(len(coroutines))]
 
 
 def test_a_day_of_bars_is_as_many_lines_as_bars() -> None:

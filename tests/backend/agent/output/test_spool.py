@@ -61,11 +61,11 @@ def test_everything_arrives_once_and_in_order(tmp_path_factory, steps):
         else:
             on_the_way = held[max(acknowledged, len(held) - n) :]
             del held[max(acknowledged, len(held) - n) :]
-            spool.begin(len(held))
+            spool.resume(len(held))
             acknowledged = len(held)
             if kind == "late":
                 held += on_the_way
-                spool.begin(len(held))
+                spool.resume(len(held))
                 acknowledged = len(held)
     send_all(spool, held)
     assert held == printed
@@ -77,8 +77,8 @@ def test_what_was_late_on_an_earlier_stream_is_not_sent_again(tmp_path):
     spool = Spool(tmp_path / "spool")
     spool.append(b"one\ntwo\n")
     spool.sent(8)
-    spool.begin(0)
-    spool.begin(8)
+    spool.resume(0)
+    spool.resume(8)
     assert spool.piece() is None
     spool.append(b"three\n")
     assert spool.piece() == (8, b"three\n")
@@ -86,7 +86,7 @@ def test_what_was_late_on_an_earlier_stream_is_not_sent_again(tmp_path):
 
 def test_a_log_that_another_stream_began_is_continued(tmp_path):
     spool = Spool(tmp_path / "spool")
-    spool.begin(1000)
+    spool.resume(1000)
     spool.append(b"one\n")
     assert spool.piece() == (1000, b"one\n")
 
@@ -116,7 +116,7 @@ def test_a_server_that_stays_away_costs_the_oldest_lines_and_one_says_so(tmp_pat
     for i in range(200):
         spool.append(b"%03d%s\n" % (i, b"." * 96))
     assert size(tmp_path / "spool") <= 6100
-    spool.begin(len(held))
+    spool.resume(len(held))
     send_all(spool, held)
     lines = held.splitlines()
     assert lines[0] == b"first"

@@ -20,7 +20,7 @@ class Rank:
         self.outgoing = Outgoing()
         self.woken = asyncio.Event()
         self.checkpoints = Checkpoints(self.outgoing, self.woken.set, lambda: self.now)
-        self.checkpoints.begin()
+        self.checkpoints.start()
 
     def save(self, after: float, seconds: float, step: int = -1) -> None:
         self.now += after
@@ -30,7 +30,7 @@ class Rank:
         message = self.outgoing.next(log_is_sent=True)
         if message is None:
             return None
-        self.outgoing.written(message)
+        self.outgoing.mark_written(message)
         return message.checkpoint
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hai_backend.agent.program.preparation import with_a_shell
+from hai_backend.agent.program.preparation import with_available_shell
 
 
 @pytest.fixture
@@ -30,9 +30,9 @@ def image(tmp_path: Path) -> Path:
 def test_a_script_runs_in_the_shell_that_is_there(
     image: Path, argv: list[str], run: list[str]
 ) -> None:
-    assert with_a_shell(argv, {"PATH": str(image)}) == run
+    assert with_available_shell(argv, {"PATH": str(image)}) == run
 
 
 def test_bash_is_taken_where_it_is(image: Path) -> None:
     (image / "sh").rename(image / "bash")
-    assert with_a_shell(["bash", "a.sh"], {"PATH": str(image)}) == ["bash", "a.sh"]
+    assert with_available_shell(["bash", "a.sh"], {"PATH": str(image)}) == ["bash", "a.sh"]

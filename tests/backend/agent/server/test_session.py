@@ -152,7 +152,7 @@ class Rank:
     def hello(self, address: str) -> pb.AgentHello:
         return pb.AgentHello(address=address)
 
-    def take(self, response: pb.AttachResponse) -> None:
+    def handle(self, response: pb.AttachResponse) -> None:
         pass
 
     async def _beat(self) -> None:
@@ -208,7 +208,7 @@ def test_an_answering_server_renews_the_lease_for_ever(tmp_path: Path, prints: b
         await asyncio.sleep(2_000)
         assert len(rank.network.links) == 1
         assert rank.lease.remaining > TIMING.lease - 2 * TIMING.heartbeat
-        assert len(rank.session._beats_sent) <= 2, "answered ones are forgotten"
+        assert len(rank.session._heartbeats_sent_at) <= 2, "answered ones are forgotten"
         await asyncio.sleep(0.5)
         assert rank.spool.piece() is None
         assert rank.spool.acknowledged == len(rank.printed), "what the server has is not kept"
@@ -341,7 +341,7 @@ def test_heartbeats_that_were_never_sent_leave_nothing_behind(tmp_path: Path) ->
         rank.network.refusal = failed(grpc.StatusCode.UNAVAILABLE, "no server")
         rank.network.silent = True
         await asyncio.sleep(3_000)
-        assert len(rank.session._beats_sent) <= 2
+        assert len(rank.session._heartbeats_sent_at) <= 2
 
     play(tmp_path, story)
 

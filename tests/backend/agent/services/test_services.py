@@ -102,14 +102,14 @@ async def test_a_container_acknowledges_warns_and_yields(
 async def test_a_notice_lasts_unless_it_was_wanted_and_all_is_saved(tmp_path: Path) -> None:
     asked = pb.SuspendRequested(save_within_seconds=60, reason="r", wanted=True)
     notice = Notice(tmp_path / "notice.json")
-    giving = asyncio.ensure_future(notice.give(asked))
+    giving = asyncio.ensure_future(notice.show(asked))
     await asyncio.sleep(0)
     assert not giving.done()
     assert json.loads((tmp_path / "notice.json").read_text())["kind"] == "stop"
     notice.saved()
     await asyncio.wait_for(giving, 1)
     asked.wanted = False
-    insisting = asyncio.ensure_future(notice.give(asked))
+    insisting = asyncio.ensure_future(notice.show(asked))
     await asyncio.sleep(0.01)
     assert not insisting.done()
     insisting.cancel()
@@ -132,7 +132,7 @@ NOON = 1_795_262_400.0
     ],
 )
 def test_how_long_nobody_has_worked(kernels: Any, terminals: Any, expected: float | None) -> None:
-    assert jupyter.idle_seconds(kernels, terminals, NOON + 60) == expected
+    assert jupyter.compute_idle_seconds(kernels, terminals, NOON + 60) == expected
 
 
 @pytest.mark.parametrize(
@@ -156,8 +156,8 @@ async def test_odd_answers_of_a_lab_are_none_and_no_fault_of_the_agent(
 
     lab = jupyter.Server(tmp_path, tmp_path, "/")
     listening = await asyncio.start_unix_server(answer, lab.socket)
-    assert await lab.idle_seconds() is None
-    assert isinstance(await lab.answers(), bool)
+    assert await lab.read_idle_seconds() is None
+    assert isinstance(await lab.is_answering(), bool)
     listening.close()
 
 
@@ -165,7 +165,7 @@ async def test_a_notice_that_cannot_be_written_leaves_the_time_to_save(tmp_path:
     """On a full disk: an error would end the agent, and with it the program that was to save."""
     notice = Notice(tmp_path / "gone" / "notice.json")
     asked = pb.SuspendRequested(save_within_seconds=MARGIN_SECONDS + 0.01)
-    await asyncio.wait_for(notice.give(asked), 5)
+    await asyncio.wait_for(notice.show(asked), 5)
 
 
 def test_lab_is_started_without_any_secret(tmp_path: Path) -> None:
@@ -194,10 +194,10 @@ def test_the_socket_of_a_lab_in_a_deep_home_is_elsewhere_and_goes_with_the_rank(
 
 async def test_what_cannot_be_served_says_what_to_do(tmp_path: Path) -> None:
     spec = pb.AgentServiceSpec(name="jupyter", type="http", base_url="/")
-    command = commands.command_of(spec, tmp_path, tmp_path, {"PATH": str(tmp_path)})
+    command = commands.make_command(spec, tmp_path, tmp_path, {"PATH": str(tmp_path)})
     with pytest.raises(CannotServe, match="pip install"):
         command.prepare()
-    assert not await command.answers()
+    assert not await command.is_answering()
     with pytest.raises(Unreachable):
         await command.connect()
 

@@ -9,7 +9,14 @@ import pytest
 
 from hai_backend.domain.errors import Unavailable
 from hai_backend.domain.node import NodeState
-from hai_backend.launch.base import LaunchFailed, NodeList, RankKey, RankList, RankTerminated
+from hai_backend.launch.base import (
+    KillRequest,
+    LaunchFailed,
+    NodeList,
+    RankKey,
+    RankList,
+    RankTerminated,
+)
 from hai_backend.testing.kube import Answer, Close, NodeSpec
 from tests.support.virtual_time import run_virtually
 
@@ -44,7 +51,7 @@ async def test_a_restarted_server_finds_its_ranks_and_takes_over() -> None:
         assert await two.begin() == listed
         await two.launcher.start([rank(0), rank(1, "n1")])
         assert it.pods() == ["hai-7-1-0", "hai-7-1-1"]
-        await two.launcher.kill(RankKey(7, 1, 0), "n0")
+        await two.launcher.kill(KillRequest(RankKey(7, 1, 0), "n0"))
         assert await two.next() == RankTerminated(RankKey(7, 1, 0))
         await two.launcher.close()
 
@@ -91,7 +98,7 @@ async def test_a_rank_that_is_killed_when_its_pod_is_over_keeps_nothing() -> Non
         await one.launcher.close()
         two = await it.watch()
         assert await two.next() == RankTerminated(RankKey(7, 1, 0))
-        await two.launcher.kill(RankKey(7, 1, 0))
+        await two.launcher.kill(KillRequest(RankKey(7, 1, 0)))
         assert await two.next() == RankTerminated(RankKey(7, 1, 0))
         it.kubelet.exit("hai-7-1-1")  # type: ignore[attr-defined]
         assert await two.next() == RankTerminated(RankKey(7, 1, 1))
@@ -163,7 +170,7 @@ async def test_what_was_deleted_by_force_while_no_server_was_there_is_gone_when_
         await one.launcher.close()
         force(it, "hai-7-1-0")
         two, began = await it.watch(), asyncio.get_running_loop().time()
-        await two.launcher.kill(RankKey(7, 1, 0), "n0", ran=True)
+        await two.launcher.kill(KillRequest(RankKey(7, 1, 0), "n0", ran=True))
         assert it.kubelet.pods
         assert await two.next() == RankTerminated(RankKey(7, 1, 0))
         assert not it.kubelet.pods
@@ -179,7 +186,7 @@ async def test_what_a_kubelet_has_ended_while_no_server_was_there_is_gone_at_onc
         await one.launcher.close()
         it.kubelet.exit("hai-7-1-0")  # type: ignore[attr-defined]
         two, began = await it.watch(), asyncio.get_running_loop().time()
-        await two.launcher.kill(RankKey(7, 1, 0), "n0", ran=True)
+        await two.launcher.kill(KillRequest(RankKey(7, 1, 0), "n0", ran=True))
         assert await two.next() == RankTerminated(RankKey(7, 1, 0))
         assert asyncio.get_running_loop().time() - began < 1
 
@@ -194,7 +201,7 @@ async def test_what_hangs_on_a_node_that_has_just_died_may_run_on_when_somebody_
         await one.launcher.start([rank(0)])
         it.cluster.nodes.partition("n0")
         began = asyncio.get_running_loop().time()
-        await one.launcher.kill(RankKey(7, 1, 0), "n0")
+        await one.launcher.kill(KillRequest(RankKey(7, 1, 0), "n0"))
         await asyncio.sleep(3)
         force(it, "hai-7-1-0")
         assert await one.next() == RankTerminated(RankKey(7, 1, 0))
@@ -218,9 +225,9 @@ def test_each_request_may_fail_some_times(fault: Answer | Close, verb: str) -> N
             it.cluster.faults.add(fault, verb=verb, times=12)
             one = await it.watch()
             await one.launcher.start([rank(0), rank(1, "n1")])
-            await one.launcher.kill(RankKey(7, 1, 0), "n0")
+            await one.launcher.kill(KillRequest(RankKey(7, 1, 0), "n0"))
             assert await one.next() == RankTerminated(RankKey(7, 1, 0))
-            await one.launcher.kill(RankKey(7, 1, 1), "n1")
+            await one.launcher.kill(KillRequest(RankKey(7, 1, 1), "n1"))
             assert await one.next() == RankTerminated(RankKey(7, 1, 1))
             await it.until(lambda: it.left() == [])
 
@@ -321,7 +328,7 @@ async def test_a_preempted_pod_says_so_before_it_goes() -> None:
         one = await it.watch()
         await one.launcher.start([rank(0)])
         it.kubelet.stop_seconds = 3.0  # type: ignore[attr-defined]
-        await one.launcher.kill(RankKey(7, 1, 0), "n0", preempted=True)
+        await one.launcher.kill(KillRequest(RankKey(7, 1, 0), "n0", preempted=True))
         await asyncio.sleep(1)
         (pod,) = it.cluster.objects("pods", "default")
         assert "deletionTimestamp" in pod["metadata"]
@@ -339,7 +346,7 @@ async def test_an_eviction_minds_budgets_but_a_task_that_must_leave_leaves() -> 
         api.writes.create(api.resources["poddisruptionbudgets"], "default", body)
         one = await it.watch(replace(OPTIONS, evict=True))
         await one.launcher.start([rank(0)])
-        await one.launcher.kill(RankKey(7, 1, 0), "n0")
+        await one.launcher.kill(KillRequest(RankKey(7, 1, 0), "n0"))
         began = asyncio.get_running_loop().time()
         assert await one.next() == RankTerminated(RankKey(7, 1, 0))
         assert asyncio.get_running_loop().time() - began > 1.0  # it was asked more than once
@@ -354,7 +361,7 @@ async def test_a_deadline_that_comes_before_the_first_list_forces_nothing() -> N
         await one.launcher.close()
         it.kubelet.stop_seconds = 3.0  # type: ignore[attr-defined]
         two = Watched(it.cluster, OPTIONS, SETTINGS)
-        killing = asyncio.ensure_future(two.launcher.kill(RankKey(7, 1, 0), "n0"))
+        killing = asyncio.ensure_future(two.launcher.kill(KillRequest(RankKey(7, 1, 0), "n0")))
         await asyncio.sleep(1)
         await two.begin()
         await killing

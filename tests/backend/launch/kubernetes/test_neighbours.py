@@ -11,7 +11,14 @@ from random import Random
 import pytest
 
 from hai_backend.domain.spec import ServiceType
-from hai_backend.launch.base import LaunchFailed, RankKey, RankLaunch, RankList, RankTerminated
+from hai_backend.launch.base import (
+    KillRequest,
+    LaunchFailed,
+    RankKey,
+    RankLaunch,
+    RankList,
+    RankTerminated,
+)
 from hai_backend.launch.kubernetes.api import Answer, Call
 from hai_backend.launch.kubernetes.launcher import KubernetesLauncher
 from hai_backend.launch.request import ServiceRequest
@@ -67,22 +74,22 @@ async def test_a_run_of_theirs_lives_on_whatever_we_do_with_ours_of_the_same_num
             "the namespace default has a ConfigMap hai-7-1 already, of the installation theirs: let each installation"
             " have a namespace of its own (setting kubernetes.namespace), or delete what is not needed"
         )
-        await ours.launcher.kill(KEY, "n0", preempted=True)
+        await ours.launcher.kill(KillRequest(KEY, "n0", preempted=True))
         assert await ours.next() == RankTerminated(KEY)
         await asyncio.sleep(500)  # several sweeps
         await ours.launcher.close()
         again = Watched(it.cluster, OPTIONS, SETTINGS)
         assert await again.begin() == RankList(frozenset(), complete=False)
-        await again.launcher.kill(KEY, "n0", ran=True)
+        await again.launcher.kill(KillRequest(KEY, "n0", ran=True))
         assert await again.next() == RankTerminated(KEY)
         await again.launcher.close()
         assert everything(it) == before
         await theirs.launcher.close()
         restarted = Watched(it.cluster, OPTIONS, THEIRS)
         assert (await restarted.begin()).keys == {KEY, RankKey(7, 1, 1)}
-        await restarted.launcher.kill(KEY, "n0")
+        await restarted.launcher.kill(KillRequest(KEY, "n0"))
         assert await restarted.next() == RankTerminated(KEY)
-        await restarted.launcher.kill(RankKey(7, 1, 1), "n0")
+        await restarted.launcher.kill(KillRequest(RankKey(7, 1, 1), "n0"))
         await it.until(lambda: it.left() == [])
         await restarted.launcher.close()
 
@@ -126,7 +133,7 @@ def test_one_object_of_the_same_name_fails_the_rank_and_stays_as_it_is(
             assert isinstance(failed, LaunchFailed)
             assert f" {name} already, " in failed.reason
             assert whose in failed.reason or plural == "secrets"  # which nobody reads
-            await one.launcher.kill(KEY, "n0")
+            await one.launcher.kill(KillRequest(KEY, "n0"))
             assert await one.next() == RankTerminated(KEY)
             await asyncio.sleep(30)
             assert everything(it) == before
@@ -147,7 +154,7 @@ async def test_a_pod_that_has_taken_the_name_of_ours_is_not_ended_for_it() -> No
         api.writes.create(api.resources["pods"], "default", body)
         await asyncio.sleep(1)
         (before,) = it.cluster.objects("pods", "default")
-        await one.launcher.kill(KEY, "n0", preempted=True)
+        await one.launcher.kill(KillRequest(KEY, "n0", preempted=True))
         it.cluster.watch_faults.thaw()
         assert await one.next() == RankTerminated(KEY)
         assert it.cluster.objects("pods", "default") == [before]
@@ -211,8 +218,8 @@ async def test_what_is_known_to_be_ours_is_not_looked_at_before_it_is_ended() ->
         async with noting(it) as launcher:
             await launcher.start([rank(0)])
             await launcher.start([rank(0, "n1", task=8)])
-            await launcher.kill(KEY, "n0", preempted=True)
+            await launcher.kill(KillRequest(KEY, "n0", preempted=True))
         async with noting(it) as launcher:
-            await launcher.kill(RankKey(8, 1, 0), "n1")
+            await launcher.kill(KillRequest(RankKey(8, 1, 0), "n1"))
             await it.until(lambda: it.pods() == [])
         assert it.left() == []

@@ -29,16 +29,16 @@ class TwiceAsLong(Lease):
 
 
 class CountsFromTheAnswer(Session):
-    def _answered(self, answer: pb.HeartbeatAnswered) -> None:
-        self._beats_sent[answer.number] = self._lease.now()
-        super()._answered(answer)
+    def _renew_lease(self, answer: pb.HeartbeatAnswered) -> None:
+        self._heartbeats_sent_at[answer.number] = self._lease.now()
+        super()._renew_lease(answer)
 
 
 class NeverAttachesAgain(Session):
     """The agent of before: when it gave up a silent stream, its session ended without a word."""
 
     async def run(self) -> None:
-        await self._try()
+        await self._attach_once()
         await asyncio.Event().wait()
 
 
@@ -72,11 +72,11 @@ def quiet_weather(seed: int) -> Conditions:
     )
 
 
-def noticed(parts: Components, seeds: int, first: int = 0) -> Iterator[tuple[int, str]]:
+def noticed(coroutines: Components, seeds: int, first: int = 0) -> Iterator[tuple[int, str]]:
     """The seeds that notice it, and how."""
     for seed in range(first, first + seeds):
         try:
-            Simulation(seed, parts, quiet_weather(seed)).run()
+            Simulation(seed, coroutines, quiet_weather(seed)).run()
         except AssertionError as error:
             yield seed, str(error)
 

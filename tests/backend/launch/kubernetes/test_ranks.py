@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hai_backend.domain.node import Node, NodeState
-from hai_backend.launch.base import LaunchFailed, RankEvictionNotice, RankKey, RankTerminated
+from hai_backend.launch.base import (
+    KillRequest,
+    LaunchFailed,
+    RankEvictionNotice,
+    RankKey,
+    RankTerminated,
+)
 from hai_backend.launch.kubernetes.nodes import Nodes, Timeouts
 from hai_backend.launch.kubernetes.pod_failures import Cause, CauseKind
 from hai_backend.launch.kubernetes.pods import ObservedPod
@@ -52,7 +58,7 @@ def test_a_pod_that_is_over_is_a_rank_that_is_gone(ranks: Ranks) -> None:
 
 def test_a_pod_that_we_ended_is_gone_when_its_kubelet_says_so(ranks: Ranks) -> None:
     ranks.pod_changed("u1", POD, 1.0)
-    ranks.kill(KEY, "n1", 1.0)
+    ranks.kill(KillRequest(KEY, "n1"), 1.0)
     assert ranks.pod_changed("u1", replace(OVER, deleting=True), 2.0) == TERMINATED
     assert ranks.pod_changed("u1", None, 2.0) == []
 
@@ -60,20 +66,20 @@ def test_a_pod_that_we_ended_is_gone_when_its_kubelet_says_so(ranks: Ranks) -> N
 def test_the_last_word_counts_also_when_it_comes_late(ranks: Ranks) -> None:
     """The answer to our request was faster than the watch."""
     ranks.pod_changed("u1", POD, 1.0)
-    ranks.kill(KEY, "n1", 1.0)
+    ranks.kill(KillRequest(KEY, "n1"), 1.0)
     assert ranks.pod_missing(KEY, 2.0) == []
     assert ranks.pod_changed("u1", OVER, 3.0) == TERMINATED
 
 
 def test_a_pod_that_we_ended_before_it_ran_and_that_vanishes_is_gone(ranks: Ranks) -> None:
     ranks.pod_changed("u1", PENDING, 1.0)
-    ranks.kill(KEY, "n1", 1.0)
+    ranks.kill(KillRequest(KEY, "n1"), 1.0)
     assert ranks.pod_changed("u1", None, 2.0) == TERMINATED
 
 
 def test_a_pod_that_we_ended_and_whose_agent_was_heard_may_still_run(ranks: Ranks) -> None:
     ranks.pod_changed("u1", PENDING, 1.0)
-    ranks.kill(KEY, "n1", 1.0, ran=True)
+    ranks.kill(KillRequest(KEY, "n1", ran=True), 1.0)
     assert ranks.pod_changed("u1", None, 2.0) == []
     assert ranks.due() == 8.0
 
@@ -92,9 +98,9 @@ def test_a_pod_that_vanishes_without_a_last_word_may_still_run(ranks: Ranks, kil
     """A forced deletion: the object goes at once, its containers later."""
     ranks.pod_changed("u1", POD, 1.0)
     if killed:
-        ranks.kill(KEY, "n1", 1.0)
+        ranks.kill(KillRequest(KEY, "n1"), 1.0)
     assert ranks.pod_changed("u1", None, 2.0) == ([] if killed else [FORCED])
-    assert ranks.kill(KEY, "n1", 1.0) == []
+    assert ranks.kill(KillRequest(KEY, "n1"), 1.0) == []
     assert ranks.due() == 8.0
     assert ranks.tick(8.0) == TERMINATED
 
@@ -103,7 +109,7 @@ def test_of_a_vanished_pod_a_node_that_falls_silent_is_waited_for(ranks: Ranks) 
     ranks.pod_changed("u1", POD, 1.0)
     ranks.pod_changed("u1", None, 2.0)
     ranks.nodes_changed([("n1", SILENT)], 7.0)
-    assert ranks.kill(KEY, "n1", 9.0) == []
+    assert ranks.kill(KillRequest(KEY, "n1"), 9.0) == []
     assert ranks.due() == 117.0
 
 
@@ -211,7 +217,7 @@ def test_a_deletion_by_somebody_is_told_once_and_ours_is_not(ranks: Ranks) -> No
     assert ranks.pod_changed("u1", leaving, 2.0) == [Report(RankEvictionNotice(KEY, why))]
     assert ranks.pod_changed("u1", leaving, 3.0) == []
     ranks.pod_changed("u2", replace(POD, key=other, uid="u2"), 3.0)
-    ranks.kill(other, "n1", 3.0)
+    ranks.kill(KillRequest(other, "n1"), 3.0)
     assert ranks.pod_changed("u2", replace(leaving, key=other, uid="u2"), 4.0) == []
 
 
@@ -221,7 +227,7 @@ def test_a_deletion_by_somebody_is_told_once_and_ours_is_not(ranks: Ranks) -> No
 def test_a_death_on_a_silent_node_is_not_believed_before_the_fence(ranks: Ranks) -> None:
     ranks.pod_changed("u1", POD, 1.0)
     ranks.nodes_changed([("n1", SILENT)], 10.0)
-    ranks.kill(KEY, "n1", 15.0)
+    ranks.kill(KillRequest(KEY, "n1"), 15.0)
     assert ranks.pod_changed("u1", None, 20.0) == []
     assert ranks.due() == 120.0
     assert ranks.tick(119.0) == []
@@ -245,8 +251,8 @@ def test_the_fence_counts_from_when_the_lease_was_renewed_for_the_last_time(
         assert ranks.pod_changed("u1", None, 12.0) == [FORCED]
         assert ranks.due() == math.inf
     ranks.tick(500.0)
-    ranks.kill(KEY, "n1", 600.0)
-    ranks.kill(KEY, "n1", 610.0)
+    ranks.kill(KillRequest(KEY, "n1"), 600.0)
+    ranks.kill(KillRequest(KEY, "n1"), 610.0)
     assert ranks.due() == 700.0
     assert ranks.tick(700.0) == (TERMINATED if vanishes else [DeletePod(KEY, "u1", force=True)])
 
@@ -265,22 +271,24 @@ def test_of_the_fence_that_its_agent_knows_and_the_setting_the_longer_counts(
 ) -> None:
     ranks.pod_changed("u1", replace(POD, fence_after=known), 1.0)
     ranks.nodes_changed([("n1", SILENT)], 4.0)
-    ranks.kill(KEY, "n1", 14.0)
+    ranks.kill(KillRequest(KEY, "n1"), 14.0)
     assert ranks.due() == due
 
 
 def test_a_rank_that_never_ran_had_no_lease(ranks: Ranks) -> None:
     ranks.pod_changed("u1", PENDING, 1.0)
     ranks.nodes_changed([("n1", SILENT)], 10.0)
-    ranks.kill(KEY, "n1", 600.0)
+    ranks.kill(KillRequest(KEY, "n1"), 600.0)
     assert ranks.due() == 120.0
 
 
 def test_where_the_agent_has_reported_the_end_nothing_is_waited_for(ranks: Ranks) -> None:
     ranks.pod_changed("u1", POD, 1.0)
     ranks.nodes_changed([("n1", SILENT)], 10.0)
-    assert ranks.kill(KEY, "n1", 20.0, exited=True) == [DeletePod(KEY, "u1", force=True)]
-    assert ranks.kill(KEY, "n1", 21.0, exited=True) == []
+    assert ranks.kill(KillRequest(KEY, "n1", exited=True), 20.0) == [
+        DeletePod(KEY, "u1", force=True)
+    ]
+    assert ranks.kill(KillRequest(KEY, "n1", exited=True), 21.0) == []
     assert ranks.tick(30.0) == [DeletePod(KEY, "u1", force=True)]
     assert ranks.pod_changed("u1", None, 31.0) == TERMINATED
 
@@ -292,14 +300,14 @@ def test_a_pod_that_vanished_is_gone_when_its_agent_has_reported_the_end(
     ranks.pod_changed("u1", POD, 1.0)
     ranks.nodes_changed([("n1", node)], 10.0)
     assert ranks.pod_changed("u1", None, 11.0) == [FORCED]
-    assert ranks.kill(KEY, "n1", 12.0, exited=True) == TERMINATED
+    assert ranks.kill(KillRequest(KEY, "n1", exited=True), 12.0) == TERMINATED
 
 
 def test_where_the_node_answers_its_kubelet_confirms_an_end_that_the_agent_reported(
     ranks: Ranks,
 ) -> None:
     ranks.pod_changed("u1", POD, 1.0)
-    assert ranks.kill(KEY, "n1", 2.0, exited=True) == [DeletePod(KEY, "u1")]
+    assert ranks.kill(KillRequest(KEY, "n1", exited=True), 2.0) == [DeletePod(KEY, "u1")]
     assert ranks.due() == math.inf
     assert ranks.pod_changed("u1", OVER, 3.0) == TERMINATED
 
@@ -332,7 +340,7 @@ def test_a_node_that_was_removed_has_no_ranks(ranks: Ranks) -> None:
 def test_a_killed_rank_on_a_dead_node_is_deleted_by_force_after_the_fence(ranks: Ranks) -> None:
     ranks.pod_changed("u1", POD, 1.0)
     ranks.nodes_changed([("n1", SILENT)], 10.0)
-    assert ranks.kill(KEY, "n1", 1.0) == [DeletePod(KEY, "u1")]
+    assert ranks.kill(KillRequest(KEY, "n1"), 1.0) == [DeletePod(KEY, "u1")]
     assert ranks.pod_changed("u1", replace(POD, deleting=True), 11.0) == []
     assert ranks.due() == 120.0
     assert ranks.tick(120.0) == [DeletePod(KEY, "u1", force=True)]
@@ -352,14 +360,16 @@ def test_time_proves_nothing_where_agents_are_never_fenced() -> None:
 def test_killing_what_does_not_exist_asks_the_cluster_and_says_that_it_is_gone(
     ranks: Ranks,
 ) -> None:
-    assert ranks.kill(KEY, "n1", 1.0, preempted=True) == [DeletePod(KEY, preempted=True)]
+    assert ranks.kill(KillRequest(KEY, "n1", preempted=True), 1.0) == [
+        DeletePod(KEY, preempted=True)
+    ]
     assert ranks.pod_missing(KEY, 1.0) == TERMINATED
 
 
 def test_what_a_server_finds_missing_on_a_silent_node_waits_for_the_fence(ranks: Ranks) -> None:
     """It was started again; the pod was deleted by force while nobody watched."""
     ranks.nodes_changed([("n1", SILENT)], 10.0)
-    ranks.kill(KEY, "n1", 1.0)
+    ranks.kill(KillRequest(KEY, "n1"), 1.0)
     assert ranks.pod_missing(KEY, 11.0) == []
     assert ranks.tick(120.0) == TERMINATED
 
@@ -379,7 +389,7 @@ def test_a_rank_that_a_server_never_saw_is_gone_when_nothing_of_it_can_run(
     """The server was started again, and there is no pod of what the store knows."""
     ranks = Ranks(Nodes(TIMEOUTS), TIMEOUTS)
     ranks.nodes_changed([("n1", node)], 0.0)
-    assert ranks.kill(KEY, "n1", 0.0, ran=ran) == [DeletePod(KEY)]
+    assert ranks.kill(KillRequest(KEY, "n1", ran=ran), 0.0) == [DeletePod(KEY)]
     done = ranks.pod_missing(KEY, 1.0)
     assert done == ([] if gone_at > 1.0 else TERMINATED)
     assert done or ranks.due() == gone_at
@@ -387,7 +397,7 @@ def test_a_rank_that_a_server_never_saw_is_gone_when_nothing_of_it_can_run(
 
 
 def test_a_pod_that_is_over_is_gone_at_once_whatever_the_store_knows(ranks: Ranks) -> None:
-    assert ranks.kill(KEY, "n1", 1.0, ran=True) == [DeletePod(KEY)]
+    assert ranks.kill(KillRequest(KEY, "n1", ran=True), 1.0) == [DeletePod(KEY)]
     assert ranks.pod_changed("u1", OVER, 1.0) == TERMINATED
 
 
@@ -429,7 +439,7 @@ def test_whatever_happens_a_rank_that_was_killed_is_gone_once_its_node_is_well(
             case "gone":
                 return ranks.pod_changed("u1", None, now)
             case "kill":
-                return ranks.kill(KEY, "n1", 1.0)
+                return ranks.kill(KillRequest(KEY, "n1"), 1.0)
             case "missing":
                 return ranks.pod_missing(KEY, now)
         return ranks.nodes_changed([("n1", None)], now)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hai_backend.agent.task_group import Parts, until
+from hai_backend.agent.coroutines import Coroutines, wait_out
 from tests.support.virtual_time import run_virtually
 
 
@@ -38,36 +38,38 @@ async def for_ever() -> None:
     await asyncio.Event().wait()
 
 
-def agent(begin: Callable[[Parts], Any], then: Callable[[], Awaitable[Any]] = for_ever) -> None:
+def agent(
+    begin: Callable[[Coroutines], Any], then: Callable[[], Awaitable[Any]] = for_ever
+) -> None:
     """An agent with one part; it is over when `then` returns."""
 
     async def story() -> None:
-        parts = Parts()
+        coroutines = Coroutines()
         async with asyncio.TaskGroup() as group:
-            parts.open(group)
-            parts.keep_running("another part", for_ever())
-            begin(parts)
+            coroutines.open(group)
+            coroutines.keep_running("another part", for_ever())
+            begin(coroutines)
             await then()
-            parts.close()
+            coroutines.close()
 
     run_virtually(story())
 
 
-def keeps(work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[Parts], Any]:
-    return lambda parts: parts.keep_running("the heart", work())
+def keeps(work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[Coroutines], Any]:
+    return lambda coroutines: coroutines.keep_running("the heart", work())
 
 
-def begins(work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[Parts], Any]:
-    return lambda parts: parts.begin("a hand", work())
+def begins(work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[Coroutines], Any]:
+    return lambda coroutines: coroutines.start("a hand", work())
 
 
-def callback(action: Callable[[], Any]) -> Callable[[Parts], Any]:
-    return lambda parts: asyncio.get_running_loop().call_later(1.0, action)
+def callback(action: Callable[[], Any]) -> Callable[[Coroutines], Any]:
+    return lambda coroutines: asyncio.get_running_loop().call_later(1.0, action)
 
 
 def _bug() -> None:
     """Fails in a module of the product."""
-    Parts().keep_running("a part before there is a group", None)  # type: ignore[arg-type]
+    Coroutines().keep_running("a part before there is a group", None)  # type: ignore[arg-type]
 
 
 FAILS = {
@@ -93,7 +95,7 @@ FAILS = {
 @pytest.mark.parametrize(
     ("begin", "why"), [pytest.param(*case, id=name) for name, case in FAILS.items()]
 )
-def test_the_agent_fails(begin: Callable[[Parts], Any], why: str) -> None:
+def test_the_agent_fails(begin: Callable[[Coroutines], Any], why: str) -> None:
     with pytest.raises(BaseExceptionGroup) as raised:
         agent(begin)
     error = raised.value.exceptions[0]
@@ -101,9 +103,9 @@ def test_the_agent_fails(begin: Callable[[Parts], Any], why: str) -> None:
 
 
 def test_other_work_may_end_and_its_owner_may_cancel_it() -> None:
-    def begin(parts: Parts) -> None:
-        parts.begin("short", returns())
-        parts.begin("cancelled", for_ever()).cancel()
+    def begin(coroutines: Coroutines) -> None:
+        coroutines.start("short", returns())
+        coroutines.start("cancelled", for_ever()).cancel()
 
     agent(begin, lambda: asyncio.sleep(5))
 
@@ -126,13 +128,13 @@ def test_an_agent_that_is_over_cancels_its_parts() -> None:
     assert ended == [True]
 
 
-def test_until_waits_for_what_is_prolonged_meanwhile() -> None:
+def test_wait_out_waits_for_what_is_prolonged_meanwhile() -> None:
     async def story() -> float:
         clock = asyncio.get_running_loop().time
         deadlines = [clock() + 10.0]
         asyncio.get_running_loop().call_later(9.0, deadlines.append, clock() + 25.0)
         began = clock()
-        await until(lambda: deadlines[-1] - clock())
+        await wait_out(lambda: deadlines[-1] - clock())
         return clock() - began
 
     assert run_virtually(story()) == pytest.approx(25.0)

@@ -1,8 +1,8 @@
-"""Runs the coroutines of an agent in one task group, so that none ends unnoticed.
+"""Runs all coroutines of an agent in one task group, so that none ends unnoticed.
 
 An agent that has lost a coroutine looks alive but is broken: it may never attach again, or never end its program. So if
-a coroutine fails, or one ends that must not, the agent fails, and its program ends with it. This includes
-`CancelledError`: it is raised in a coroutine that nobody has cancelled, if something that it awaits was cancelled.
+a coroutine fails, or a coroutine ends that must not end, the agent fails and its program ends. This includes
+`CancelledError`, which a coroutine that nobody has cancelled also raises if something that it awaits was cancelled.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class UnexpectedEnd(Exception):
     """A coroutine of the agent has ended unexpectedly."""
 
 
-class Parts:
-    """Begins coroutines in a task group, from `open` until `close`."""
+class Coroutines:
+    """Runs coroutines in a task group, from `open` until `close`."""
 
     def __init__(self) -> None:
         self._group: asyncio.TaskGroup | None = None
@@ -29,33 +29,34 @@ class Parts:
         self._closing = False
 
     def open(self, group: asyncio.TaskGroup) -> None:
-        """From now on coroutines can begin."""
+        """Accept coroutines, and run them in `group`."""
         self._group = group
         asyncio.get_running_loop().set_exception_handler(self._unhandled)
 
     def close(self) -> None:
-        """The agent ends: cancel all coroutines."""
+        """Cancel all coroutines: the agent ends."""
         self._closing = True
         for task in self._tasks:
             task.cancel()
 
-    def begin(self, name: str, work: _Work) -> _Task:
-        """Run work that may end or be cancelled, but must not fail."""
-        return self._create(name, work, _finish)
+    def start(self, name: str, work: _Work) -> _Task:
+        """Run a coroutine that may end or be cancelled, but must not fail."""
+        return self._create(name, work, _fail_if_cancelled_from_within)
 
     def keep_running(self, name: str, work: _Work) -> None:
-        """Run work that must not end before `close`."""
-        self._create(name, work, self._never_end)
+        """Run a coroutine that must not end before `close`."""
+        self._create(name, work, self._fail_if_ended)
 
     def _create(self, name: str, work: _Work, check: Callable[[str, _Work], _Work]) -> _Task:
         assert self._group is not None
         task = self._group.create_task(check(name, work), name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(lambda _: work.close())  # it may have been cancelled before it began
+        # Close the coroutine: its task may have been cancelled before the coroutine began.
+        task.add_done_callback(lambda _: work.close())
         return task
 
-    async def _never_end(self, name: str, work: _Work) -> None:
+    async def _fail_if_ended(self, name: str, work: _Work) -> None:
         try:
             await work
         except asyncio.CancelledError:
@@ -65,24 +66,24 @@ class Parts:
         raise UnexpectedEnd(f"{name} has ended")
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """A callback or a task has failed. The agent fails if our code was involved, but not for errors inside gRPC."""
+        """Handle the failure of a callback or task: fail if our code was involved, but not for errors inside gRPC."""
         error = context.get("exception")
-        if isinstance(error, Exception) and _went_through_us(error) and not self._closing:
-            self.begin("a callback", _fail(error))
+        if isinstance(error, Exception) and _involves_our_code(error) and not self._closing:
+            self.start("a callback", _raise(error))
         else:
             loop.default_exception_handler(context)
 
 
-async def until(remaining: Callable[[], float]) -> None:
-    """Return when no seconds are `remaining` of a time that may be extended meanwhile."""
+async def wait_out(remaining_seconds: Callable[[], float]) -> None:
+    """Wait until `remaining_seconds` returns 0 or less. The remaining time may be extended meanwhile."""
     while True:
-        seconds = remaining()
+        seconds = remaining_seconds()
         if seconds <= 0:
             return
         await asyncio.sleep(min(seconds, _DAY_SECONDS))
 
 
-async def _finish(name: str, work: _Work) -> None:
+async def _fail_if_cancelled_from_within(name: str, work: _Work) -> None:
     try:
         await work
     except asyncio.CancelledError:
@@ -92,11 +93,11 @@ async def _finish(name: str, work: _Work) -> None:
         raise UnexpectedEnd(f"{name} was cancelled from within") from None
 
 
-async def _fail(error: Exception) -> NoReturn:
+async def _raise(error: Exception) -> NoReturn:
     raise error
 
 
-def _went_through_us(error: BaseException) -> bool:
+def _involves_our_code(error: BaseException) -> bool:
     trace = error.__traceback__
     while trace is not None:
         if str(trace.tb_frame.f_globals.get("__name__", "")).startswith("hai_backend."):
