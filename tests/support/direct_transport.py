@@ -81,7 +81,7 @@ class DirectTransport:
         cluster = self._cluster
         options = WatchOptions.parse(call.resource, call.namespace, dict(call.query))
         watch = Watch(options, cluster.api.store, cluster.timers, lag=1_000)
-        watch.disturb = lambda event: cluster.watch_faults.disturbed(watch, event)
+        watch.disturb = lambda event: cluster.watch_faults.apply(watch, event)
         cluster.server.watches.add(watch)
         try:
             async with asyncio.timeout(

@@ -70,7 +70,7 @@ class RankAgent:
         self._session = Session(
             directory, self._identity.token, self, self._outgoing, self._spool, lease
         )
-        self._output = Output(self._spool, self._session.wake, show=self._send_bar)
+        self._output = Output(self._spool, self._session.wake, show_bar=self._send_bar)
         self._watchdog = Watchdog(0, lambda: self._output.last_output_at, self._handle_hang)
         self._suspend_request = SuspendRequest(self._control, self._outgoing)
         self._checkpoints = Checkpoints(self._outgoing, self._session.wake)

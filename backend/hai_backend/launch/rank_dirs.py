@@ -14,8 +14,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from hai.task import env
-from hai_backend.launch import processes
-from hai_backend.launch import socket_paths as short_socket
+from hai_backend.launch import processes, socket_paths
 from hai_backend.launch.base import RankKey, RankLaunch
 from hai_backend.launch.processes import Process
 
@@ -159,7 +158,7 @@ def _remove(directory: Path) -> None:
     import shutil  # agents import this module too, and start faster without
 
     for socket in (SOCKET, LAB_SOCKET):
-        short_socket.remove(directory / socket)
+        socket_paths.remove_link(directory / socket)
     for link in directory.glob(f"{KERNELS}*/short"):
-        short_socket.remove_directory(link)
+        socket_paths.remove_linked_directory(link)
     shutil.rmtree(directory, ignore_errors=True)

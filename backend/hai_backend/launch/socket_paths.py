@@ -1,4 +1,4 @@
-"""Unix sockets whose path is too long for the kernel: the path becomes a link to a short one in /tmp."""
+"""Short paths for unix sockets whose path is too long for the kernel: the path becomes a link to one in /tmp."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-_LONGEST = 100  # the kernel takes 107 bytes
+_MAX_BYTES = 100  # the kernel accepts 107
 
 
-def short(path: Path) -> Path:
-    """The path to listen on: `path`, or a short one that a link at `path` leads to."""
-    if len(os.fsencode(path)) <= _LONGEST:
+def shorten(path: Path) -> Path:
+    """Return the path to listen on: `path` itself, or a short path in /tmp to which `path` becomes a link."""
+    if len(os.fsencode(path)) <= _MAX_BYTES:
         return path
-    import tempfile  # rarely needed, and imported by every agent if it stood on top
+    import tempfile  # here, because agents start faster without it and rarely need it
 
-    remove(path)
+    remove_link(path)
     address = Path(tempfile.mkdtemp(prefix="hai-", dir="/tmp")) / "s"
     path.symlink_to(address)
     return address
 
 
-def remove(path: Path) -> None:
-    """Remove a link that `short` made, with its target; a socket at the path itself stays."""
+def remove_link(path: Path) -> None:
+    """Remove a link that `shorten` has created, with its target. A socket at `path` itself stays."""
     if path.is_symlink():
         address = path.readlink()
         with suppress(OSError):
@@ -31,10 +31,10 @@ def remove(path: Path) -> None:
         path.unlink()
 
 
-def remove_directory(link: Path) -> None:
-    """Remove the directory that a program linked to for its sockets (hai_jupyter.kernels.kernel_dir).
+def remove_linked_directory(link: Path) -> None:
+    """Remove the directory in /tmp that hai_jupyter.kernels.kernel_dir has created for sockets.
 
-    Removes only sockets and connection files.
+    Only sockets and connection files are deleted; other files stay with the directory.
     """
     if not link.is_symlink():
         return

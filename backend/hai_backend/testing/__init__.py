@@ -1,10 +1,10 @@
-"""For tests of what talks to Kubernetes: a fake API server and cluster in `kube`, and the clock that drives it."""
+"""Support for tests of Kubernetes clients: a fake cluster (`kube`), and the clock that drives it."""
 
 from __future__ import annotations
 
 
 class ManualClock:
-    """Time that passes only when it is told to."""
+    """A clock that stands still until `advance`."""
 
     def __init__(self, now: float = 1_000_000.0) -> None:
         self._now = now

@@ -125,7 +125,7 @@ class SimulatedAgent:
     def alive(self) -> bool:
         """Whether its container exists."""
         known = self._pool.kubelet.pods.get(self.local.pod.uid) is self.local
-        return known and isinstance(self.local.mains[0].state, Running)
+        return known and isinstance(self.local.main_containers[0].state, Running)
 
     def begin(self) -> None:
         """The container has started."""
@@ -228,7 +228,7 @@ class SimulatedAgent:
         if not self.alive:
             return
         kubelet = self._pool.kubelet
-        for container in self.local.mains:
+        for container in self.local.main_containers:
             container.end(self._exit_code, kubelet.api.timers.now())
         run_outside(kubelet.publish, self.local)
 

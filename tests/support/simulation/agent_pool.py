@@ -35,30 +35,30 @@ class AgentKubelet(InstantKubelet):
         self.stopping(local)
         super().stop(local)
 
-    def expire(self, local: LocalPod) -> None:
-        super().expire(local)
+    def end_at_deadline(self, local: LocalPod) -> None:
+        super().end_at_deadline(local)
         self.gone(local)
 
     def crash(self, node: str) -> None:
         super().crash(node)
         self.crashed(node)
-        for local in self.on(node):
+        for local in self.pods_on(node):
             self.gone(local)
 
-    def drop(self, local: LocalPod) -> None:
-        if self._waits(local, lambda: self.drop(local)):
+    def remove(self, local: LocalPod) -> None:
+        if self._waits(local, lambda: self.remove(local)):
             return
-        super().drop(local)
+        super().remove(local)
         self.gone(local)
 
     def _run(self, local: LocalPod) -> None:
         super()._run(local)
         self.began(local)
 
-    def _stopped(self, local: LocalPod, code: int) -> None:
-        if self._waits(local, lambda: self._stopped(local, code)):
+    def _end_stopped(self, local: LocalPod, code: int) -> None:
+        if self._waits(local, lambda: self._end_stopped(local, code)):
             return
-        super()._stopped(local, code)
+        super()._end_stopped(local, code)
         self.gone(local)
 
     def _waits(self, local: LocalPod, action: Callable[[], None]) -> bool:

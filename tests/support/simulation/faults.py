@@ -196,7 +196,7 @@ class FaultInjector:
 
     def _stop_kubelet(self, node: str, seconds: float) -> None:
         """Its node becomes NotReady, although pods and network live."""
-        if self._machines.alive(node) and node not in self.stopped_kubelets:
+        if self._machines.is_alive(node) and node not in self.stopped_kubelets:
             self.stopped_kubelets.add(node)
             self._machines.partition(node)
             self._later(seconds, lambda: self._start_kubelet(node))
@@ -222,7 +222,7 @@ class FaultInjector:
                 self._log(f"the program of {agent.key} is frozen for {seconds:g} s")
 
     def _freeze_machine(self, node: str, seconds: float) -> None:
-        if node in self.stopped_kubelets or not self._machines.alive(node):
+        if node in self.stopped_kubelets or not self._machines.is_alive(node):
             return
         self._machines.partition(node)
         frozen = self._pool.freeze(node)

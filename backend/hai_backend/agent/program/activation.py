@@ -110,7 +110,7 @@ def _images(active: Activation, root: Path) -> list[LayerRequest]:
 
 def _find_images(active: Activation, root: Path) -> list[LayerRequest]:
     """Return the images of all layers; none if the top layer has none. Raises BrokenEnvironment if others lack one."""
-    chain = [layer.relative_to(root).coroutines for layer in active.layers]
+    chain = [layer.relative_to(root).parts for layer in active.layers]
     found = [(owner, copies.packed_layer(root, owner, layer)) for owner, _, layer in chain]
 >>>>>>> ac115b42 (agent, launch: name coroutines, kill requests and socket paths)
     if found[0][1] is None:

@@ -22,8 +22,8 @@ from hai_backend.launch.socket_paths import shorten
 
 _REQUEST_SECONDS = 5.0
 _ANSWER_BYTES = 1024 * 1024
-# Raised if the socket gives no answer or an unknown one. Any program of the container may listen there, so the agent must
-# not fail.
+# Raised if the socket gives no answer or an unknown one. Any program of the container may listen there, so the agent
+# must not fail.
 _NO_ANSWER = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
 _BUSY = ("busy", "starting", "restarting")
 _MISSING = (

@@ -1,8 +1,8 @@
-"""A Kubernetes API server and cluster of our own for tests: real HTTP, stateful, faithful where it matters.
+"""A fake Kubernetes cluster for tests: an API server with real HTTP, controllers, and kubelets.
 
-What it copies was seen on a real control plane; tests/contract/test_kubernetes_contract.py runs against both. Left out:
-server-side apply, exec, attach and port-forward, aggregated discovery, Tables, protobuf, probes and lifecycle hooks,
-sidecars, preemption, pod affinity, admission of quotas and rights, and pruning of unknown fields.
+It behaves as a real control plane was observed to behave; tests/contract/test_kubernetes_contract.py runs against both.
+Not implemented: server-side apply, exec, attach and port-forward, aggregated discovery, Tables, probes and lifecycle
+hooks, sidecars, preemption, pod affinity, admission by quotas and rights, and pruning of unknown fields.
 """
 
 from __future__ import annotations

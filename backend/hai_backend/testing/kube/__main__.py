@@ -1,8 +1,8 @@
-"""A fake cluster to play with, or for tests that start processes.
+"""Runs a fake cluster, whose pods are local processes, until SIGTERM or SIGINT.
 
     python -m hai_backend.testing.kube --nodes 3 --home DIR
 
-Writes DIR/kubeconfig and prints its path when the server answers; ends with SIGTERM or SIGINT. Pods are processes.
+It writes DIR/kubeconfig, and prints the path of that file when the server answers.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _RUNS = custom("hai.dev", "v1", "runs", "Run")
 
 
 async def _serve(home: Path, nodes: int) -> None:
-    over = asyncio.Event()
+    stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, over.set)
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     pods = home / "pods"
     async with FakeCluster(
         nodes, kubelet=lambda api: ProcessKubelet(api, pods), custom=[_RUNS], verbose=True
     ) as cluster:
         print(cluster.kubeconfig(home / "kubeconfig"), flush=True)
-        await over.wait()
+        await stopped.wait()
 
 
 def main() -> int:

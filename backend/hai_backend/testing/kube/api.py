@@ -1,4 +1,4 @@
-"""The API without HTTP: what the server and the controllers share."""
+"""The API without HTTP, which the server and the controllers share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hai_backend.testing.kube.timers import Timers
 
 
 class Api:
-    """Objects and the ways to change them."""
+    """The stored objects, and the operations that change them."""
 
     def __init__(
         self, timers: Timers, custom: tuple[Resource, ...] = (), window: int = 10_000
@@ -22,10 +22,10 @@ class Api:
         self.deletes = Deletes(self.store, timers)
 
     def get(self, plural: str, namespace: str, name: str) -> StoredObject | None:
-        """The object as it is now."""
+        """Return the current state of an object; None if it does not exist."""
         return self.store.get(self.resources[plural], namespace, name)
 
     def latest(self, stored: StoredObject) -> StoredObject | None:
-        """The same object as it is now; None when it is gone, or another has its name."""
+        """Return the current state of the same object; None if it was deleted, even if a new object has its name."""
         now = self.store.get(stored.resource, *stored.key)
         return now if now is not None and now.uid == stored.uid else None

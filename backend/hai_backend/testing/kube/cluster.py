@@ -1,10 +1,10 @@
-"""A whole cluster in this process: API server, controllers, scheduler and kubelets.
+"""A cluster within this process: API server, controllers, scheduler and kubelets.
 
     async with FakeCluster(nodes=4, clock=ManualClock()) as cluster:
         client = …(cluster.url)
         await cluster.advance(60)
 
-Everything runs in the loop of the test; a client that blocks belongs into a thread (see `threaded`).
+Everything runs in the event loop of the test. A client that blocks needs a thread (see `threaded`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from hai_backend.testing.kube.timers import ManualTimers, RealTimers, Timers
 
 
 def write_kubeconfig(path: Path, url: str) -> Path:
-    """One cluster, one user without secrets, one context."""
+    """Write a kubeconfig for a cluster at `url`, with a user who has no real credentials."""
     config = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -60,10 +60,11 @@ _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
 class FakeCluster:
-    """`kubelet` makes the runtime (InstantKubelet unless said otherwise). `verbose`: Events of all that goes well too.
+    """A fake cluster, used as an async context manager.
 
-    `window`: changes that are kept for watches, of each kind. `lag`: how many of them a reader that stands still may
-    miss before its stream is ended. `node_grace`: seconds of silence after which a node is not ready.
+    `kubelet` creates the kubelet of all nodes. `window`: number of changes kept for watches, for each kind. `lag`:
+    number of changes by which a watch whose client does not read may fall behind before it ends. `node_grace`:
+    seconds without a heartbeat after which a node is not ready. `verbose`: also write Events about successes.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class FakeCluster:
         GarbageCollector(self.api)
         NamespaceController(self.api)
         self.scheduler = Scheduler(self.api, usage, recorder, verbose)
-        controller = NodeController(self.api, usage, recorder, self.nodes.alive, node_grace)
+        controller = NodeController(self.api, usage, recorder, self.nodes.is_alive, node_grace)
         self.nodes.on_heartbeat = controller.heartbeat
         self.nodes.on_silence = controller.silence_started
         TaintEvictionController(self.api, usage)
@@ -103,24 +104,24 @@ class FakeCluster:
 
     @property
     def faults(self) -> Faults:
-        """Of requests."""
+        """Faults of requests."""
         return self.server.faults
 
     @property
     def watch_faults(self) -> WatchFaults:
-        """Of streams."""
+        """Faults of watch streams."""
         return self.server.watch_faults
 
     @property
     def request_log(self) -> RequestLog:
-        """Who asked what."""
+        """The requests so far."""
         return self.server.request_log
 
     def counts(self) -> dict[str, int]:
-        """How many objects there are of each kind, and how many watches are open: what may leak."""
+        """Count the objects of each kind and the open watches, to find leaks."""
         store = self.api.store
-        found = {r.plural: store.count(r) for r in self.api.resources.all if store.count(r)}
-        return found | {"watches": len(self.server.watches)}
+        counts = {r.plural: store.count(r) for r in self.api.resources.all if store.count(r)}
+        return counts | {"watches": len(self.server.watches)}
 
     async def __aenter__(self) -> FakeCluster:
         for name in _NAMESPACES:
@@ -143,46 +144,47 @@ class FakeCluster:
             self.nodes.register(node)
 
     def objects(self, plural: str, namespace: str = "") -> list[Body]:
-        """Bodies as they are now, without kind and apiVersion. Not to be changed."""
-        found = self.api.store.sorted_objects(self.api.resources[plural])
-        return [s.body for s in found if not namespace or s.namespace == namespace]
+        """Return the current bodies, without kind and apiVersion. They must not be changed."""
+        stored = self.api.store.sorted_objects(self.api.resources[plural])
+        return [s.body for s in stored if not namespace or s.namespace == namespace]
 
-    def perform(self, call: RequestInfo, form: str, body: bytes) -> Reply:
-        """What the server would answer, without a socket. Raises ApiError."""
-        return self._handler.perform(call, form, body)
+    def perform(self, info: RequestInfo, form: str, body: bytes) -> Reply:
+        """Return the server's answer to a request, without a socket. Raises ApiError."""
+        return self._handler.perform(info, form, body)
 
     def kubeconfig(self, path: Path) -> Path:
-        """Write one for kubectl and other clients."""
+        """Write a kubeconfig for this cluster."""
         return write_kubeconfig(path, self.url)
 
     async def settle(self) -> None:
-        """Until the controllers have heard of everything and done what follows."""
-        calm = 0
-        while calm < 2:
+        """Wait until the controllers have handled all changes."""
+        idle_turns = 0
+        while idle_turns < 2:
             await asyncio.sleep(0)
-            calm = calm + 1 if self.api.store.idle and self.scheduler.idle else 0
+            is_idle = self.api.store.idle and self.scheduler.idle
+            idle_turns = idle_turns + 1 if is_idle else 0
 
-    async def until(self, so: Callable[[], T], seconds: float = 20.0) -> T:
-        """Wait for objects to be so; asked again after each write. Raises TimeoutError after real seconds."""
-        async with asyncio.timeout(seconds):
-            while not (found := so()):
+    async def until(self, condition: Callable[[], T], timeout: float = 20.0) -> T:
+        """Wait until `condition` returns a true value, which is tested after each write. Raises TimeoutError."""
+        async with asyncio.timeout(timeout):
+            while not (result := condition()):
                 await self.api.store.next_write()
-        return found
+        return result
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass on the test's clock."""
+        """Advance the manual clock."""
         if not isinstance(self.timers, ManualTimers):
             raise TypeError("this cluster runs by the machine's time; give it clock=ManualClock()")
         await self.timers.advance(seconds, self.settle)
 
     def expire(self, *plurals: str) -> None:
-        """Watches and pages from the past get 410."""
+        """Let old resource versions and continue tokens expire: requests with them get 410."""
         self.api.store.expire(*(self.api.resources[p] for p in plurals))
         self._handler.lists.expire()
 
     @asynccontextmanager
     async def outage(self) -> AsyncIterator[None]:
-        """The API server is gone for a while, and with it every connection."""
+        """Stop the API server and all its connections while the context lasts."""
         await self.server.stop()
         yield
         await self.server.start()

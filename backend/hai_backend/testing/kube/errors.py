@@ -1,6 +1,6 @@
-"""Refusals of the API server: typed Status bodies, worded as the real one words them.
+"""Errors of the API server, with the Status bodies and messages of a real one.
 
-ApiError    one class; the functions below are its kinds
+The functions create an ApiError for each kind of error.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ REASONS = {
 
 
 class ApiError(Exception):
-    """A refusal: HTTP code, machine-readable reason, message, details."""
+    """An error response: HTTP code, machine-readable reason, message, and details."""
 
     def __init__(
         self, code: int, message: str, details: Body | None = None, reason: str | None = None
@@ -47,7 +47,7 @@ class ApiError(Exception):
         return seconds if isinstance(seconds, int) else None
 
     def status(self) -> Body:
-        """The Status body."""
+        """Return the Status body."""
         body: Body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
         body |= {"message": self.message, "reason": self.reason, "details": self.details}
         return {k: v for k, v in body.items() if v or k == "metadata"} | {"code": self.code}
@@ -55,7 +55,7 @@ class ApiError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One thing that is wrong with an object."""
+    """One fault of an object."""
 
     field: str
     reason: str
@@ -63,7 +63,7 @@ class Cause:
 
 
 def success(resource: Resource, name: str, uid: str = "", code: int = 0) -> Body:
-    """The Status of a request that has no object to show."""
+    """Return the Status of a successful request that returns no object."""
     details = {"name": name, "group": resource.group, "kind": resource.plural, "uid": uid}
     body: Body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
     if code:
@@ -72,8 +72,8 @@ def success(resource: Resource, name: str, uid: str = "", code: int = 0) -> Body
 
 
 def _details(resource: Resource, name: str) -> Body:
-    who = {"name": name, "group": resource.group, "kind": resource.plural}
-    return {k: v for k, v in who.items() if v}
+    details = {"name": name, "group": resource.group, "kind": resource.plural}
+    return {k: v for k, v in details.items() if v}
 
 
 def _qualified(resource: Resource) -> str:
@@ -103,7 +103,7 @@ def conflict(resource: Resource, name: str, why: str = "") -> ApiError:
 
 
 def invalid(resource: Resource, name: str, causes: list[Cause]) -> ApiError:
-    """422 with everything that is wrong."""
+    """Return an error 422 with all causes."""
     rows = [{"reason": c.reason, "message": c.message, "field": c.field} for c in causes]
     texts = [f"{c.field}: {c.message}" for c in causes]
     text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
@@ -135,7 +135,7 @@ def expired_token() -> ApiError:
 
 
 def revision_too_large(requested: int, current: int) -> ApiError:
-    """A resourceVersion that the server has not reached."""
+    """Return the error for a resourceVersion that the server has not reached."""
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
     message = f"Timeout: Too large resource version: {requested}, current: {current}"
     return ApiError(504, message, {"causes": [cause], "retryAfterSeconds": 1})

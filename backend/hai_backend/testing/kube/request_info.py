@@ -1,4 +1,4 @@
-"""What a request asks for: the verb, as RBAC names it, and the object or objects."""
+"""Parses requests: their verb, as RBAC names it, and the object or collection."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RequestInfo:
     resource: Resource
     namespace: str = ""
     name: str = ""
-    subresource: str = ""  # a sub-resource
+    subresource: str = ""
     query: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -37,7 +37,7 @@ class RequestInfo:
 def parse_request(
     resources: Resources, method: str, path: str, query: Mapping[str, str]
 ) -> RequestInfo:
-    """Raises ApiError 404 for a path that the server does not know, 405 for a verb that it has not."""
+    """Parse a request. Raises ApiError 404 for an unknown path, 405 for a method that is not allowed."""
     path_segments = [s for s in path.split("/") if s]
     if path_segments[:2] == ["api", "v1"]:
         group, version, segments = "", "v1", path_segments[2:]
@@ -48,7 +48,7 @@ def parse_request(
     namespace, segments = _split_namespace(segments)
     if not segments or len(segments) > 3:
         raise unknown_path()
-    resource = resources.at(group, version, segments[0])
+    resource = resources.find(group, version, segments[0])
     name, subresource = (*segments[1:], "", "")[:2]
     if resource is None or (subresource and subresource not in resource.subresources):
         raise unknown_path()
@@ -58,13 +58,13 @@ def parse_request(
 
 
 def _split_namespace(segments: list[str]) -> tuple[str, list[str]]:
-    """`namespaces/x/pods` lies in x; `namespaces/x` and its parts are the namespace itself."""
-    inside = (
+    """Split off the namespace: `namespaces/x/pods` is in x, but `namespaces/x` is the namespace itself."""
+    is_inside = (
         len(segments) > 2
         and segments[0] == "namespaces"
         and segments[2] not in ("status", "finalize")
     )
-    return (segments[1], segments[2:]) if inside else ("", segments)
+    return (segments[1], segments[2:]) if is_inside else ("", segments)
 
 
 def _verb(method: str, name: str, query: Mapping[str, str]) -> str:

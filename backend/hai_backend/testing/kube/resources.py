@@ -1,4 +1,4 @@
-"""The kinds of objects that the server knows, as one table: a new kind is a new row."""
+"""The kinds of objects of the server, as a table with one row per kind."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _EVERYWHERE = ("metadata.name", "metadata.namespace")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Resource:
-    """One kind of objects, and how the API treats it."""
+    """A kind of objects, and how the API handles it."""
 
     group: str
     version: str
@@ -18,14 +18,14 @@ class Resource:
     namespaced: bool = True
     short: tuple[str, ...] = ()
     subresources: tuple[str, ...] = ()
-    fields: tuple[str, ...] = ()  # that may be selected by, besides name and namespace
-    counted: bool = False  # has metadata.generation
-    unconditional: bool = True  # may be replaced without a resourceVersion
-    upsert: bool = False  # PUT creates what is missing
-    returns_deleted: bool = False  # DELETE answers the object, not a Status
-    strategic: bool = True  # custom resources know no strategic merge patch
+    fields: tuple[str, ...] = ()  # for field selectors, besides name and namespace
+    counted: bool = False  # objects have metadata.generation
+    unconditional: bool = True  # an update needs no resourceVersion
+    upsert: bool = False  # PUT creates a missing object
+    returns_deleted: bool = False  # DELETE returns the object instead of a Status
+    strategic: bool = True  # supports strategic merge patches
     propagation: str = "Background"
-    in_all: bool = False  # `kubectl get all`
+    in_all: bool = False  # `kubectl get all` shows it
 
     @property
     def api_version(self) -> str:
@@ -40,7 +40,7 @@ class Resource:
         return "status" in self.subresources
 
     def selectable(self) -> frozenset[str]:
-        """Fields that a field selector may name."""
+        """Return the fields that a field selector may name."""
         return frozenset(_EVERYWHERE + self.fields)
 
 
@@ -160,7 +160,7 @@ RESOURCES: tuple[Resource, ...] = (
 
 
 def custom(group: str, version: str, plural: str, kind: str) -> Resource:
-    """A namespaced custom resource with a status, such as `custom("hai.dev", "v1", "runs", "Run")`."""
+    """Return a namespaced custom resource with a status, as in `custom("hai.dev", "v1", "runs", "Run")`."""
     return Resource(
         *(group, version, plural, kind),
         subresources=_STATUS,
@@ -171,23 +171,23 @@ def custom(group: str, version: str, plural: str, kind: str) -> Resource:
 
 
 class Resources:
-    """The table, asked by group, version and plural, or by plural alone."""
+    """Finds resources by group, version and plural, or by plural alone."""
 
     def __init__(self, more: tuple[Resource, ...] = ()) -> None:
         self.all = (*RESOURCES, *more)
         self._by_path = {(r.group, r.version, r.plural): r for r in self.all}
         self._by_plural = {r.plural: r for r in self.all}
 
-    def at(self, group: str, version: str, plural: str) -> Resource | None:
+    def find(self, group: str, version: str, plural: str) -> Resource | None:
         return self._by_path.get((group, version, plural))
 
     def __getitem__(self, plural: str) -> Resource:
         return self._by_plural[plural]
 
     def groups(self) -> dict[str, set[str]]:
-        """Named groups and their versions."""
-        found: dict[str, set[str]] = {}
+        """Return the named groups and their versions."""
+        groups: dict[str, set[str]] = {}
         for resource in self.all:
             if resource.group:
-                found.setdefault(resource.group, set()).add(resource.version)
-        return found
+                groups.setdefault(resource.group, set()).add(resource.version)
+        return groups

@@ -1,4 +1,4 @@
-"""The cluster in a thread with a loop of its own, for tests and clients that block."""
+"""A fake cluster in a thread of its own, for tests and clients that block."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class ThreadedCluster:
-    """A cluster as seen from another thread."""
+    """Access to a cluster from another thread."""
 
     def __init__(self, cluster: FakeCluster, loop: asyncio.AbstractEventLoop) -> None:
         self.cluster = cluster
@@ -26,15 +26,15 @@ class ThreadedCluster:
     def url(self) -> str:
         return self.cluster.url
 
-    def run(self, call_in_loop: Coroutine[Any, Any, T]) -> T:
-        """Await something in the cluster's loop, such as `cluster.settle()`."""
-        return asyncio.run_coroutine_threadsafe(call_in_loop, self._loop).result(60)
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the cluster's loop, such as `cluster.settle()`."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(60)
 
-    def call(self, act: Callable[[FakeCluster], T]) -> T:
-        """Do something with the cluster, in its loop."""
+    def call(self, function: Callable[[FakeCluster], T]) -> T:
+        """Call a function with the cluster, in its loop."""
 
         async def call_in_loop() -> T:
-            return act(self.cluster)
+            return function(self.cluster)
 
         return self.run(call_in_loop())
 
@@ -47,7 +47,7 @@ class ThreadedCluster:
 
 @contextmanager
 def threaded_cluster(make: Callable[[], FakeCluster]) -> Iterator[ThreadedCluster]:
-    """Start what `make` makes; end it and its thread at the end."""
+    """Run the cluster that `make` creates in a thread, while the context lasts."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="fake-cluster", daemon=True)
     thread.start()

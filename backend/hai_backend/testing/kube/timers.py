@@ -1,4 +1,4 @@
-"""Time for everything in the fake cluster: of the machine, or of the test."""
+"""Timers of the fake cluster: they use the machine's time, or a manual clock."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ Action = Callable[[], None]
 
 class Timer(Protocol):
     def cancel(self) -> None:
-        """Do not ring; asking twice is no error."""
+        """Cancel the timer. A second call has no effect."""
 
 
 class Timers(Protocol):
-    """A clock that can also ring."""
+    """A clock with timers."""
 
     def now(self) -> float:
-        """Seconds since the epoch."""
+        """Return the seconds since the epoch."""
 
     def call_later(self, seconds: float, action: Action) -> Timer:
-        """Ring once."""
+        """Call `action` once, after `seconds`."""
 
 
 class RealTimers:
-    """The machine's time."""
+    """Timers by the machine's time."""
 
     def now(self) -> float:
         return time.time()
@@ -39,8 +39,8 @@ class RealTimers:
         return asyncio.get_running_loop().call_later(seconds, action)
 
 
-class _Ring:
-    """An entry of the heap; a cancelled one is dropped when it comes up."""
+class _ManualTimer:
+    """An entry of the heap. A cancelled entry has no action."""
 
     __slots__ = ("action",)
 
@@ -52,40 +52,40 @@ class _Ring:
 
 
 class ManualTimers:
-    """The test's time: nothing rings but within `advance`, each thing at its own moment, in order."""
+    """Timers by a manual clock. Their actions run within `advance`, in order, each at its own time."""
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
-        self._heap: list[tuple[float, int, _Ring]] = []
+        self._heap: list[tuple[float, int, _ManualTimer]] = []
         self._order = itertools.count()
 
     def now(self) -> float:
         return self._clock.now()
 
     def call_later(self, seconds: float, action: Action) -> Timer:
-        ring = _Ring(action)
-        heapq.heappush(self._heap, (self.now() + seconds, next(self._order), ring))
-        return ring
+        timer = _ManualTimer(action)
+        heapq.heappush(self._heap, (self.now() + seconds, next(self._order), timer))
+        return timer
 
     async def advance(self, seconds: float, settle: Callable[[], Awaitable[None]]) -> None:
-        """Let time pass; `settle` lets everybody act on what rang before the next thing rings."""
+        """Advance the clock. `settle` is awaited after each action, so that its effects happen before the next one."""
         await settle()
-        until = self.now() + seconds
-        while self._heap and self._heap[0][0] <= until:
-            due, _, ring = heapq.heappop(self._heap)
-            if ring.action is None:
+        end = self.now() + seconds
+        while self._heap and self._heap[0][0] <= end:
+            due, _, timer = heapq.heappop(self._heap)
+            if timer.action is None:
                 continue
             self._clock.advance(max(0.0, due - self.now()))
-            ring.action()
+            timer.action()
             await settle()
-        self._clock.advance(max(0.0, until - self.now()))
+        self._clock.advance(max(0.0, end - self.now()))
 
 
 async def pause(timers: Timers, seconds: float) -> None:
     """Sleep by these timers."""
-    over = asyncio.Event()
-    timer = timers.call_later(seconds, over.set)
+    elapsed = asyncio.Event()
+    timer = timers.call_later(seconds, elapsed.set)
     try:
-        await over.wait()
+        await elapsed.wait()
     finally:
         timer.cancel()

@@ -1,6 +1,6 @@
-"""Watches: each reads the window of changes at its own pace; one that falls behind is cut off, without an error.
+"""Watch streams. Each reads the window of changes at its own pace; a watch that falls behind ends without an error.
 
-There is no queue per watch: the window is shared, and only what is on its way to one socket is held for it.
+All watches share the window, so a watch has no queue of its own.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class WatchOptions:
     resource: Resource
     namespace: str
     selected: Selection | None
-    revision: int | None  # None: begin with everything that there is
+    revision: int | None  # None: begin with all existing objects
     initial_events: bool
     bookmarks: bool
     timeout_seconds: float
 
     @staticmethod
     def parse(resource: Resource, namespace: str, query: Mapping[str, str]) -> WatchOptions:
-        """Raises ApiError 400."""
+        """Parse a query. Raises ApiError 400."""
         labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
         version, initial = (
             query.get("resourceVersion") or "0",
@@ -56,12 +56,12 @@ class WatchOptions:
 
 
 def line(kind: str, encoded: bytes) -> bytes:
-    """One event of a stream."""
+    """Encode an event of a stream."""
     return b'{"type":"' + kind.encode() + b'","object":' + encoded + b"}\n"
 
 
 def bookmark(resource: Resource, revision: int, annotations: Body) -> bytes:
-    """The event that says no more than how far the stream has come."""
+    """Encode a bookmark event, which tells only the revision of the stream."""
     meta: Body = {"resourceVersion": str(revision), "creationTimestamp": None}
     if annotations:
         meta["annotations"] = annotations
@@ -81,12 +81,12 @@ _INITIAL_END = {"k8s.io/initial-events-end": "true"}
 
 @dataclass(eq=False)
 class Watch:
-    """One stream. Tests freeze it, cut it, or disturb what it says."""
+    """A watch stream. Tests may freeze it, end it, or change its events with `disturb`."""
 
     options: WatchOptions
     store: Store
     timers: Timers
-    lag: int  # changes that it may be behind while its reader does not read
+    lag: int  # number of changes by which it may be behind while the client does not read
     disturb: Callable[[Lines], Lines] = lambda lines: lines
     frozen: bool = False
     ended: bool = False
@@ -103,7 +103,7 @@ class Watch:
         return self.store.histories[self.options.resource]
 
     async def run(self, send: Send) -> None:
-        """Until its time is over, it is ended or cut off. An error goes into the stream."""
+        """Send events until the timeout, `end`, or too much lag. An error is sent as an event."""
         try:
             await self._begin(send)
         except ApiError as error:
@@ -120,12 +120,12 @@ class Watch:
                 timer.cancel()
 
     def end(self) -> None:
-        """The stream ends as if all were well."""
+        """End the stream without an error."""
         self.ended = True
         self._woken.set()
 
     def wake(self) -> None:
-        """Something has happened. A reader that stands still while much happens is given up."""
+        """Send new changes. End the stream if its client does not read and too many changes are waiting."""
         if self._sending and self.history.end - self._position > self.lag:
             self.ended = True
         self._woken.set()
@@ -144,11 +144,11 @@ class Watch:
 
     async def _send_initial_events(self, send: Send) -> None:
         revision, self._position = self.store.revision, self.history.end
-        found = [
+        existing = [
             s for s in self.store.sorted_objects(self.options.resource) if self.options.selects(s)
         ]
-        for start in range(0, len(found), 100):
-            await send(b"".join(line("ADDED", s.encoded()) for s in found[start : start + 100]))
+        for start in range(0, len(existing), 100):
+            await send(b"".join(line("ADDED", s.encoded()) for s in existing[start : start + 100]))
         if self.options.initial_events and self.options.bookmarks:
             await send(bookmark(self.options.resource, revision, _INITIAL_END))
 
@@ -156,7 +156,7 @@ class Watch:
         while not self.ended:
             self._woken.clear()
             if self._position < self.history.first and not self.frozen:
-                return  # it slept through more than the window holds
+                return  # the watch was frozen for longer than the window lasts
             if lines := self._pending_lines():
                 self._sending = True
                 await send(b"".join(self.disturb(lines)))
@@ -183,12 +183,12 @@ class Watch:
         return lines
 
     def _event_of(self, change: Change) -> bytes | None:
-        """The change as this watch sees it: what leaves the selection is deleted for it."""
-        now = change.type != "DELETED" and self.options.selects(change.stored)
-        before = change.previous is not None and self.options.selects(change.previous)
-        if now:
-            return line("MODIFIED" if before else "ADDED", change.stored.encoded())
-        if not before or change.previous is None:
+        """Encode a change for this watch. An object that no longer matches the selection counts as deleted."""
+        matches = change.type != "DELETED" and self.options.selects(change.stored)
+        matched = change.previous is not None and self.options.selects(change.previous)
+        if matches:
+            return line("MODIFIED" if matched else "ADDED", change.stored.encoded())
+        if not matched or change.previous is None:
             return None
         if change.type == "DELETED":
             return line("DELETED", change.stored.encoded())

@@ -88,7 +88,7 @@ def stored(pieces: Iterable[bytes], *, seconds: float = 0.0) -> list[str]:
     out = b""
     for piece in pieces:
         now += seconds
-        out += splitter.settle(now) + splitter.feed(piece, now)
+        out += splitter.take_finished_bars(now) + splitter.feed(piece, now)
     out += splitter.flush(now)
     return [decode(raw, 1, 0, 0.0).text for raw in out.split(b"\n")[:-1]]
 
@@ -272,30 +272,30 @@ def test_viewers_are_shown_a_bar_once_a_second_and_only_what_is_new() -> None:
     for step in range(100):
         now = 100 + step / 20
         splitter.feed(b"\r%d/100" % step, now)
-        if (state := splitter.bar(now)) is not None:
+        if (state := splitter.new_bar_text(now)) is not None:
             told.append((now, state))
     assert told == [(101.0, "20/100"), (102.0, "40/100"), (103.0, "60/100"), (104.0, "80/100")]
     assert splitter.wait_seconds() == pytest.approx(0.05)
-    assert splitter.bar(105.0) == "99/100"
-    assert (splitter.bar(107.0), splitter.wait_seconds()) == (None, None)
+    assert splitter.new_bar_text(105.0) == "99/100"
+    assert (splitter.new_bar_text(107.0), splitter.wait_seconds()) == (None, None)
     splitter.feed(b"\nend\n", 107.0)
-    assert (splitter.bar(120.0), splitter.wait_seconds()) == (None, None)
+    assert (splitter.new_bar_text(120.0), splitter.wait_seconds()) == (None, None)
 
 
 def test_a_bar_whose_program_falls_silent_is_stored_after_a_moment() -> None:
     splitter = LineSplitter()
     assert splitter.feed(b"\r1%\r100%\n", 10.0) == b""
     assert splitter.wait_seconds() == 1.0
-    assert splitter.settle(10.9) == b""
-    assert splitter.settle(11.0).endswith(b"Z 100%\n")
+    assert splitter.take_finished_bars(10.9) == b""
+    assert splitter.take_finished_bars(11.0).endswith(b"Z 100%\n")
 
 
 def test_a_clock_that_is_set_back_delays_nothing() -> None:
     splitter = LineSplitter()
     splitter.feed(b"\r1%", 5000.0)
     splitter.feed(b"\r2%\n", 1000.0)
-    assert splitter.bar(1001.0) == "2%"
-    assert splitter.settle(1002.0).endswith(b"Z 2%\n")
+    assert splitter.new_bar_text(1001.0) == "2%"
+    assert splitter.take_finished_bars(1002.0).endswith(b"Z 2%\n")
 
 
 TQDM = """

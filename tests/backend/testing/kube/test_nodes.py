@@ -68,7 +68,7 @@ async def test_a_pod_deleted_by_force_still_runs_on_a_silent_node(running: Any) 
     await running.cluster.settle()
     assert running.pod() is None
     old = running.cluster.kubelet.find("a")
-    assert not running.cluster.kubelet.settled(old)
+    assert not running.cluster.kubelet.has_ended(old)
     running.cluster.nodes.heal("node0")
     await running.cluster.settle()
     assert running.cluster.kubelet.pods == {}

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hai_backend.testing.kube.body import quantity
 from hai_backend.testing.kube.errors import ApiError
-from hai_backend.testing.kube.quantities import quantity
-from hai_backend.testing.kube.storage.selectors import label_selector, selects
+from hai_backend.testing.kube.storage.selectors import label_selector, object_selector
 
 LABELS = st.dictionaries(st.sampled_from("abc"), st.sampled_from(["", "1", "2"]))
 
@@ -51,14 +51,14 @@ def test_every_requirement_has_its_opposite(labels: dict[str, str], key: str, va
 
 
 def test_selectors_of_objects() -> None:
-    assert not selects(None)({})
-    assert selects({})({"a": "1"})
+    assert not object_selector(None)({})
+    assert object_selector({})({"a": "1"})
     both = {
         "matchLabels": {"a": "1"},
         "matchExpressions": [{"key": "b", "operator": "DoesNotExist"}],
     }
-    assert selects(both)({"a": "1"})
-    assert not selects(both)({"a": "1", "b": ""})
+    assert object_selector(both)({"a": "1"})
+    assert not object_selector(both)({"a": "1", "b": ""})
 
 
 @pytest.mark.parametrize(

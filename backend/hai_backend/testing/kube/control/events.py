@@ -1,4 +1,4 @@
-"""Events, as components write them: the same thing said again is counted. The oldest go when there are many."""
+"""Writes Events of components. A repeated Event increments its count, and the oldest Events are deleted."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class EventRecorder:
     ) -> None:
         key = (about.uid, reason, message, component)
         old = self._events_by_key.get(key)
-        now = self._api.latest(old) if old is not None else None
-        if now is not None:
+        current = self._api.latest(old) if old is not None else None
+        if current is not None:
             counted = {
-                "count": now.body["count"] + 1,
+                "count": current.body["count"] + 1,
                 "lastTimestamp": stamp(self._api.timers.now()),
             }
             self._events_by_key[key] = self._api.store.put(
-                self._events, revised(now.body, **counted), now
+                self._events, revised(current.body, **counted), current
             )
             return
         body = self._body(kind, about, reason, message, component)
@@ -47,7 +47,7 @@ class EventRecorder:
             namespace = about.namespace or "default"
             self._events_by_key[key] = self._api.writes.create(self._events, namespace, body)
         except ApiError:
-            return  # its namespace is going
+            return  # its namespace is being deleted
         self._delete_oldest()
 
     def _body(

@@ -1,11 +1,10 @@
-"""Does a pod fit a node: taints, selectors, resources. Amounts are whole thousandths."""
+"""Decides whether a pod fits a node by taints, selectors and resources. Amounts are in thousandths."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
-from hai_backend.testing.kube.body import Body, dig
-from hai_backend.testing.kube.quantities import quantity
+from hai_backend.testing.kube.body import Body, dig, quantity
 from hai_backend.testing.kube.storage.selectors import expression
 
 Amounts = dict[str, int]
@@ -21,7 +20,7 @@ def amounts(resources: Body) -> Amounts:
 
 
 def requests_of(spec: Body) -> Amounts:
-    """What a pod takes of its node: its containers together, or its largest init container."""
+    """Return what a pod requests: the sum over its containers, or its largest init container."""
     total: Amounts = {"pods": 1000}
     for container in spec["containers"]:
         for name, value in amounts(dig(container, "resources.requests", {})).items():
@@ -38,12 +37,12 @@ def allocatable(node: Body) -> Amounts:
 
 
 def is_finished(pod: Body) -> bool:
-    """A pod that has ended takes nothing of its node any more."""
+    """Return whether a pod has ended, so that it uses no resources."""
     return dig(pod, "status.phase") in ("Succeeded", "Failed")
 
 
 def insufficient_resources(free: Amounts, requested: Amounts) -> list[str]:
-    """Names of what there is too little of."""
+    """Return the names of resources of which there is too little."""
     return [name for name, amount in requested.items() if amount > free.get(name, 0)]
 
 
@@ -61,7 +60,7 @@ def _tolerates(toleration: Body, taint: Body) -> bool:
 
 
 def untolerated_taint(node: Body, spec: Body, effects: tuple[str, ...]) -> Body | None:
-    """The first taint of the node that keeps the pod away."""
+    """Return the first taint of the node that repels the pod."""
     tolerations = spec.get("tolerations") or []
     taints = dig(node, "spec.taints", [])
     blocking = (t for t in taints if t["effect"] in effects and not tolerates(tolerations, t))
@@ -69,17 +68,17 @@ def untolerated_taint(node: Body, spec: Body, effects: tuple[str, ...]) -> Body 
 
 
 def matches_node_selector(node: Body, spec: Body) -> bool:
-    """The pod's nodeSelector and required node affinity."""
+    """Return whether the node matches the pod's nodeSelector and required node affinity."""
     labels = node["metadata"].get("labels") or {}
     requested = spec.get("nodeSelector") or {}
     if any(labels.get(k) != v for k, v in requested.items()):
         return False
     path = "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
     terms = dig(spec, path)
-    return terms is None or any(_term(term, node, labels) for term in terms)
+    return terms is None or any(_matches_term(term, node, labels) for term in terms)
 
 
-def _term(term: Body, node: Body, labels: dict[str, str]) -> bool:
+def _matches_term(term: Body, node: Body, labels: dict[str, str]) -> bool:
     rows, fields = term.get("matchExpressions") or [], term.get("matchFields") or []
     name = {"metadata.name": node["metadata"]["name"]}
     if not rows and not fields:
@@ -88,7 +87,7 @@ def _term(term: Body, node: Body, labels: dict[str, str]) -> bool:
 
 
 def misfit_reason(node: Body, spec: Body, free: Amounts, requested: Amounts) -> str:
-    """Why the scheduler passes this node over, in its words; empty when the pod fits."""
+    """Return why the pod does not fit, in the words of the scheduler; empty if it fits."""
     if taint := untolerated_taint(node, spec, ("NoSchedule", "NoExecute")):
         if dig(node, "spec.unschedulable") and taint["key"] == "node.kubernetes.io/unschedulable":
             return "node(s) were unschedulable"

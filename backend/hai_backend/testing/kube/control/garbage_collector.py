@@ -1,4 +1,4 @@
-"""The garbage collector: what goes because its owner goes."""
+"""The garbage collector, which deletes objects whose owners were deleted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ObjectRef = tuple[str, str, str]  # plural, namespace, name
 
 
 class GarbageCollector:
-    """Deletes what nobody owns any more, in the order that was asked for."""
+    """Deletes dependents of deleted owners, in the order of the propagation policy."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -39,7 +39,7 @@ class GarbageCollector:
         self._collect_if_orphaned(stored)
 
     def _unindex(self, stored: StoredObject) -> None:
-        """Its owners may have waited for it."""
+        """Remove an object from the index, and continue deletions of owners that wait for it."""
         for owner in stored.meta.get("ownerReferences") or []:
             self._dependents[owner["uid"]].pop(_ref(stored), None)
             if not self._dependents[owner["uid"]]:
@@ -49,11 +49,11 @@ class GarbageCollector:
                 self._process_finalizers(owner_object)
 
     def _dependents_of(self, uid: str) -> list[StoredObject]:
-        found = (self._api.get(*ref) for ref in self._dependents.get(uid, ()))
-        return [s for s in found if s is not None and uid in _owner_uids(s)]
+        dependents = (self._api.get(*ref) for ref in self._dependents.get(uid, ()))
+        return [s for s in dependents if s is not None and uid in _owner_uids(s)]
 
     def _collect_if_orphaned(self, stored: StoredObject) -> None:
-        """Without any owner left it goes; of several, those that are gone are struck out."""
+        """Delete an object without existing owners; otherwise remove the references to deleted owners."""
         current = self._api.latest(stored)
         if current is None:
             return
@@ -69,11 +69,11 @@ class GarbageCollector:
             )
 
     def _owner_exists(self, owner: Body, dependent: StoredObject) -> bool:
-        found = self._api.store.by_uid(owner["uid"])
-        return found is not None and found.namespace in ("", dependent.namespace)
+        existing = self._api.store.by_uid(owner["uid"])
+        return existing is not None and existing.namespace in ("", dependent.namespace)
 
     def _process_finalizers(self, owner: StoredObject) -> None:
-        """Do what the finalizers of an object wait for."""
+        """Execute the finalizers of an object that is being deleted."""
         current = self._api.latest(owner)
         finalizers = current.meta.get("finalizers") or [] if current is not None else []
         if current is None or not current.deleting:

@@ -1,4 +1,4 @@
-"""The namespace controller: what a new namespace always has, and how one that is deleted is emptied."""
+"""The namespace controller."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hai_backend.testing.kube.storage.store import Change
 
 
 class NamespaceController:
-    """Gives a new namespace what it always has, and empties one that is deleted."""
+    """Creates the default objects of a new namespace, and deletes all objects of a deleted one."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -28,7 +28,7 @@ class NamespaceController:
             self._finalize(name)
 
     def create_defaults(self, name: str) -> None:
-        """The default service account, and the configmap of the cluster's certificate."""
+        """Create the default service account, and the ConfigMap with the certificate of the cluster."""
         for plural, object_name in (
             ("serviceaccounts", "default"),
             ("configmaps", "kube-root-ca.crt"),

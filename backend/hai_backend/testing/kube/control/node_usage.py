@@ -1,4 +1,4 @@
-"""Which pods are on which node, and what of the node they take."""
+"""Tracks which pods are on which node, and which resources they use."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from hai_backend.testing.kube.storage.store import Change, StoredObject
 
 
 class NodeUsage:
-    """Kept up to date by what happens to pods; one for all controllers."""
+    """The pods and used resources of all nodes, updated with each change of a pod. All controllers share it."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
         self._pods: dict[str, dict[str, StoredObject]] = defaultdict(dict)  # node -> uid -> pod
         self._used: dict[str, Amounts] = defaultdict(dict)
-        self._allocations: dict[str, tuple[str, Amounts]] = {}  # uid -> node, what it takes
+        self._allocations: dict[str, tuple[str, Amounts]] = {}  # uid -> node, requests
         api.store.listen(api.resources["pods"], self.observe)
 
     def observe(self, change: Change) -> None:
-        """Follow a pod; hearing of it twice is no error."""
+        """Apply a change of a pod. A repeated change has no effect."""
         pod, node = change.stored, str(change.stored.body["spec"].get("nodeName", ""))
         if change.type == "DELETED" or is_finished(pod.body):
             self._release(pod.uid)
@@ -31,12 +31,12 @@ class NodeUsage:
         elif node:
             self._pods[node][pod.uid] = pod
 
-    def on(self, node: str) -> list[StoredObject]:
-        """Pods of a node, as last heard of."""
+    def pods_on(self, node: str) -> list[StoredObject]:
+        """Return the pods of a node in their last observed state."""
         return list(self._pods[node].values())
 
     def free(self, node: StoredObject, excluded_uid: str = "") -> Amounts:
-        """What is left of a node; `without` is the uid of a pod that does not count."""
+        """Return the free resources of a node, not counting the pod `excluded_uid`."""
         used = self._used[node.name]
         free = {k: v - used.get(k, 0) for k, v in allocatable(node.body).items()}
         node_name, allocated = self._allocations.get(excluded_uid, ("", {}))

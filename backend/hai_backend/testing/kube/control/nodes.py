@@ -1,4 +1,4 @@
-"""The node controller: trusts nodes that say they are ready, and gives up those that no longer say anything."""
+"""The node controller: sets taints of nodes, and marks nodes without heartbeats as unreachable."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ _LEASE_NAMESPACE = "kube-node-lease"
 
 
 class NodeController:
-    """`alive(node)` says whether a kubelet of ours lives there; other nodes must send heartbeats themselves."""
+    """Handles heartbeats. A node for which `is_alive` is true always has a heartbeat; other nodes must send theirs."""
 
     def __init__(
         self,
         api: Api,
         usage: NodeUsage,
         recorder: EventRecorder,
-        alive: Callable[[str], bool],
+        is_alive: Callable[[str], bool],
         grace: float,
     ) -> None:
         self._api, self._usage, self._recorder = api, usage, recorder
-        self._alive = alive
+        self._is_alive = is_alive
         self._grace = grace
         self._deadlines: dict[str, Timer] = {}
         api.store.listen(api.resources["nodes"], self._on_node_change)
         api.store.listen(api.resources["leases"], self._on_lease_change)
 
     def silence_started(self, name: str) -> None:
-        """From now on nothing is heard of the node."""
+        """Start to wait for the next heartbeat of a node."""
         self._cancel_deadline(name)
         self._deadlines[name] = self._api.timers.call_later(
             self._grace, lambda: self._mark_unreachable(name)
         )
 
     def heartbeat(self, name: str) -> None:
-        """A sign of life."""
+        """Handle a heartbeat of a node."""
         self._cancel_deadline(name)
-        if not self._alive(name):
+        if not self._is_alive(name):
             self.silence_started(name)
 
     def _on_node_change(self, change: Change) -> None:
@@ -106,7 +106,7 @@ class NodeController:
 
     def _mark_pods_unready(self, name: str) -> None:
         """Its pods keep their phase: nobody knows better."""
-        for pod in self._usage.on(name):
+        for pod in self._usage.pods_on(name):
             now = self._api.latest(pod)
             ready = condition(now.body, "Ready") if now is not None else None
             if now is None or ready is None or ready["status"] != "True":

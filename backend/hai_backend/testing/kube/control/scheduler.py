@@ -1,6 +1,6 @@
-"""The scheduler: pods without a node get the first that they fit, or learn why there is none.
+"""The scheduler: binds each pod to the first node that it fits, or reports why it fits no node.
 
-It neither scores nodes nor preempts; pods that wait are tried again whenever a node changes or a pod leaves.
+It neither scores nodes nor preempts pods. It tries waiting pods again whenever a node changes or a pod ends.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NAME = "default-scheduler"
 
 
 class Scheduler:
-    """Binds what the default scheduler would bind."""
+    """Schedules the pods of the default scheduler."""
 
     def __init__(self, api: Api, usage: NodeUsage, recorder: EventRecorder, verbose: bool) -> None:
         self._api, self._usage, self._recorder = api, usage, recorder
@@ -63,7 +63,7 @@ class Scheduler:
         self._pass_scheduled = False
         nodes = self._api.store.sorted_objects(self._api.resources["nodes"])
         free = {node.name: self._usage.free(node) for node in nodes}
-        reasons_by_key: dict[str, str] = {}  # pods alike have no luck alike
+        reasons_by_key: dict[str, str] = {}  # equivalent pods fit no node for the same reasons
         for pod in sorted(self._waiting.values(), key=_order):
             now = self._api.latest(pod)
             if now is None or now.deleting or now.body["spec"].get("nodeName"):

@@ -1,4 +1,4 @@
-"""StatefulSets and their controller: pods with numbers, made together, replaced one after the other.
+"""The StatefulSet controller: creates numbered pods in parallel, and updates them one after the other.
 
 cluster = FakeCluster(custom=[STATEFULSETS]); StatefulSets(cluster.api)
 """
@@ -25,7 +25,7 @@ _MERGE = "application/merge-patch+json"
 
 
 class StatefulSets:
-    """Does for them what the real controller does with podManagementPolicy Parallel."""
+    """Behaves as the real controller does with podManagementPolicy Parallel."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -56,11 +56,11 @@ class StatefulSets:
         self._report_status(stateful_set, pods, revision)
 
     def _pods(self, stateful_set: StoredObject) -> dict[int, StoredObject]:
-        found = self._api.store.sorted_objects(self._api.resources["pods"])
+        pods = self._api.store.sorted_objects(self._api.resources["pods"])
         prefix = f"{stateful_set.name}-"
         return {
             int(pod.name.removeprefix(prefix)): pod
-            for pod in found
+            for pod in pods
             if pod.namespace == stateful_set.namespace
             and pod.name.startswith(prefix)
             and pod.name.removeprefix(prefix).isdecimal()
@@ -81,7 +81,7 @@ class StatefulSets:
         self._api.writes.create(self._api.resources["pods"], stateful_set.namespace, body)
 
     def _pod_volumes(self, stateful_set: StoredObject, number: int) -> list[Body]:
-        """Those of the template, and claims of the pod's own, which outlive it."""
+        """Return the volumes of the template and the pod's claims, which outlive the pod."""
         spec = stateful_set.body["spec"]
         volumes = list(spec["template"]["spec"].get("volumes") or [])
         for claim in spec.get("volumeClaimTemplates") or []:
@@ -98,12 +98,12 @@ class StatefulSets:
     def _update_pods(
         self, stateful_set: StoredObject, pods: dict[int, StoredObject], revision: str
     ) -> None:
-        """Those that are too many at once; of old ones the last, once all others are ready."""
+        """Delete surplus pods, and, if all pods are ready, the last pod of an old revision."""
         for number, pod in pods.items():
             if number >= stateful_set.body["spec"]["replicas"] and not pod.deleting:
                 self._api.deletes.delete_if_current(pod)
         old = [number for number, pod in pods.items() if _revision_of(pod) != revision]
-        if old and all(map(_ready, pods.values())):
+        if old and all(map(_is_ready, pods.values())):
             self._api.deletes.delete_if_current(pods[max(old)])
 
     def _report_status(
@@ -114,7 +114,7 @@ class StatefulSets:
         status = {
             "observedGeneration": stateful_set.body["metadata"].get("generation", 1),
             "replicas": len(pods),
-            "readyReplicas": sum(map(_ready, pods.values())),
+            "readyReplicas": sum(map(_is_ready, pods.values())),
             "updatedReplicas": sum(_revision_of(pod) == revision for pod in pods.values()),
             "updateRevision": revision,
             "currentRevision": revision if updated else current_revision,
@@ -135,7 +135,7 @@ def _revision_of(pod: StoredObject) -> str:
     return str(pod.body["metadata"]["labels"].get(_REVISION))
 
 
-def _ready(pod: StoredObject) -> bool:
+def _is_ready(pod: StoredObject) -> bool:
     conditions = dig(pod.body, "status.conditions") or []
     return not pod.deleting and any(
         c["type"] == "Ready" and c["status"] == "True" for c in conditions

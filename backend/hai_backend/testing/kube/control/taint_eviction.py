@@ -1,4 +1,4 @@
-"""Pods that lose their place: NoExecute taints drive them away, and those of a node that is gone are collected."""
+"""Evicts pods from nodes with NoExecute taints, and deletes pods of removed nodes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _QUARANTINE_SECONDS = 40.0
 
 
 class TaintEvictionController:
-    """The taint manager and the collector of orphaned pods."""
+    """The taint manager, and the garbage collector of pods whose node does not exist."""
 
     def __init__(self, api: Api, usage: NodeUsage) -> None:
         self._api, self._usage = api, usage
-        self._evictions: dict[str, Timer] = {}  # uid of the pod
+        self._evictions: dict[str, Timer] = {}  # by uid of the pod
         api.store.listen(api.resources["nodes"], self._on_node_change)
         api.store.listen(api.resources["pods"], self._on_pod_change)
 
@@ -29,7 +29,7 @@ class TaintEvictionController:
         elif change.previous is None or _no_execute_taints(change.stored) != _no_execute_taints(
             change.previous
         ):
-            for pod in self._usage.on(name):
+            for pod in self._usage.pods_on(name):
                 self._schedule_eviction(pod, change.stored)
 
     def _on_pod_change(self, change: Change) -> None:
@@ -70,7 +70,7 @@ class TaintEvictionController:
     def _collect_orphans(self, node: str) -> None:
         if self._api.get("nodes", "", node) is not None:
             return
-        for pod in self._usage.on(node):
+        for pod in self._usage.pods_on(node):
             message = "PodGC: node no longer exists"
             marked = mark_disrupted(self._api, pod, "DeletionByPodGC", message)
             if not is_finished(marked.body):
@@ -85,7 +85,7 @@ def _no_execute_taints(node: StoredObject) -> list[Body]:
 
 
 def _toleration_seconds(tolerations: list[Body], taints: list[Body]) -> float | None:
-    """How long a pod may stay; None for ever."""
+    """Return how long a pod may stay; None means forever."""
     if not all(tolerates(tolerations, taint) for taint in taints):
         return 0.0
     used = [t for t in tolerations if any(tolerates([t], taint) for taint in taints)]

@@ -1,1 +1,1 @@
-"""Injected faults: of requests and of watch streams."""
+"""Injects faults into requests, watch streams and nodes."""

@@ -1,10 +1,10 @@
-"""Everything that may befall a cluster, by one seed: requests, streams, windows, nodes, foreign hands.
+"""Injects random faults of all kinds, determined by a seed: in requests, watches, nodes, and by forced deletions.
 
     with Chaos(cluster, seed=17):
         await cluster.advance(600)
 
-On the test's clock the same seed does the same things at the same times. At the end all is well again: what was frozen
-is thawed, nodes that were lost are back.
+With a manual clock, the same seed causes the same faults at the same times. At the end, frozen watches and failed nodes
+recover.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from hai_backend.testing.kube.timers import Timer
 
 
 class Chaos:
-    """`rate`: the part of requests that meet a fault. `seconds`: the mean time between other mishaps."""
+    """Injects faults while its context lasts.
+
+    `rate`: share of faulty requests. `seconds`: mean time between other faults.
+    """
 
     def __init__(
         self, cluster: FakeCluster, seed: int, rate: float = 0.05, seconds: float = 10.0
@@ -27,7 +30,7 @@ class Chaos:
         self._seed, self._rate, self._seconds = seed, rate, seconds
         self._timer: Timer | None = None
         self._failed_nodes: set[str] = set()
-        self.story: list[tuple[float, str]] = []  # what happened, and when
+        self.story: list[tuple[float, str]] = []  # times and descriptions of faults
 
     def __enter__(self) -> Chaos:
         self._cluster.faults.seed(self._seed, self._rate)
@@ -61,7 +64,7 @@ class Chaos:
         self._schedule_next()
 
     def delete_by_force(self) -> None:
-        """Somebody deletes a pod with --force --grace-period=0, now."""
+        """Delete a pod by force now, as `kubectl delete --force --grace-period=0` does."""
         self._record(self._delete_by_force())
 
     def _record(self, event: str) -> None:
@@ -104,7 +107,7 @@ class Chaos:
         return f"{name} is back"
 
     def _delete_by_force(self) -> str:
-        """People do so most often with what does not end."""
+        """Delete a pod by force; one that is being deleted, if there is one, as people most often do."""
         api = self._cluster.api
         pods = sorted(api.store.sorted_objects(api.resources["pods"]), key=lambda pod: pod.key)
         if not pods:

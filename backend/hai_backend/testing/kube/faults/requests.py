@@ -1,11 +1,10 @@
-"""Faults between a client and the server: rules that a test sets, and a seeded schedule of everything at once.
+"""Injects faults between client and server: by rules that a test adds, or at random with a seed.
 
-    cluster.faults.add(Answer(503), verb="create", resource="pods", nth=2)
-    cluster.faults.add(Close(after=True), verb="create", probability=0.1)
-    cluster.faults.seed(17, rate=0.05)
+cluster.faults.add(Answer(503), verb="create", resource="pods", nth=2) cluster.faults.add(Close(after=True),
+verb="create", probability=0.1) cluster.faults.seed(17, rate=0.05)
 
-A draw depends on the seed, the verb, the object and how often that was asked before, never on the order in which
-requests for different objects happen to arrive: the same seed harms the same requests.
+Each draw depends on the seed, the verb, the object and the number of such requests before, but not on the order in
+which requests for different objects arrive. So the same seed affects the same requests.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from hai_backend.testing.kube.request_info import RequestInfo
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Refuse with this code and carry nothing out."""
+    """Answer with an error, and do not execute the request."""
 
     code: int
     retry_after: int = 1
@@ -38,21 +37,21 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Break the connection: before the request is carried out, or after."""
+    """Break the connection before or after the request is executed."""
 
     after: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """Carry it out late, by the cluster's timers."""
+    """Execute the request later, by the timers of the cluster."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Carry it out, but break the connection in the middle of the answer."""
+    """Execute the request, but break the connection in the middle of the response."""
 
 
 Fault = Answer | Close | Delay | Truncate
@@ -62,7 +61,7 @@ _CODES = (409, 429, 500, 502, 503, 504)
 
 @dataclass(slots=True)
 class Rule:
-    """Which requests meet a fault. Empty means any; `name` is a pattern."""
+    """A fault, and the requests that get it. An empty field matches any request; `name` is a pattern."""
 
     fault: Fault
     verb: str = ""
@@ -70,13 +69,13 @@ class Rule:
     namespace: str = ""
     name: str = "*"
     subresource: str | None = None
-    nth: int = 0  # only the n-th that matches, counted from 1
-    times: int = 0  # only the first so many
+    nth: int = 0  # only the n-th matching request, counted from 1
+    times: int = 0  # only the first `times` matching requests
     probability: float = 1.0
     match_count: int = 0
 
-    def applies_to(self, call: RequestInfo, chance: float) -> bool:
-        if not self._matches(call):
+    def applies_to(self, info: RequestInfo, chance: float) -> bool:
+        if not self._matches(info):
             return False
         self.match_count += 1
         if (self.nth and self.match_count != self.nth) or (
@@ -85,18 +84,18 @@ class Rule:
             return False
         return chance < self.probability
 
-    def _matches(self, call: RequestInfo) -> bool:
+    def _matches(self, info: RequestInfo) -> bool:
         return (
-            self.verb in ("", call.verb)
-            and self.resource in ("", call.resource.plural)
-            and self.namespace in ("", call.namespace)
-            and self.subresource in (None, call.subresource)
-            and fnmatchcase(call.name, self.name)
+            self.verb in ("", info.verb)
+            and self.resource in ("", info.resource.plural)
+            and self.namespace in ("", info.namespace)
+            and self.subresource in (None, info.subresource)
+            and fnmatchcase(info.name, self.name)
         )
 
 
 class Faults:
-    """Decides what befalls each request. The first rule that strikes wins."""
+    """Decides which fault each request gets. The first applicable rule counts."""
 
     def __init__(self) -> None:
         self._rules: list[Rule] = []
@@ -105,9 +104,9 @@ class Faults:
         self._request_counts: Counter[tuple[str, ...]] = Counter()
         self.injected: deque[Injection] = deque(maxlen=10_000)  # the newest
 
-    def add(self, fault: Fault, **which: object) -> Rule:
-        """A rule with the fields of Rule; answered so that it can be removed."""
-        rule = Rule(fault, **which)  # type: ignore[arg-type]
+    def add(self, fault: Fault, **fields: object) -> Rule:
+        """Add a rule with these fields, and return it for `remove`."""
+        rule = Rule(fault, **fields)  # type: ignore[arg-type]
         self._rules.append(rule)
         return rule
 
@@ -115,28 +114,28 @@ class Faults:
         self._rules.remove(rule)
 
     def seed(self, seed: int, rate: float) -> None:
-        """Let every request meet some fault with this probability, by a schedule that the seed settles."""
+        """Inject random faults with probability `rate`. The seed determines them."""
         self._seed, self._rate = seed, rate
 
     def clear(self) -> None:
-        """From now on all is well."""
+        """Inject no more faults."""
         self._rules.clear()
         self._seed = None
 
-    def decide(self, call: RequestInfo) -> Fault | None:
-        """What befalls this request."""
+    def decide(self, info: RequestInfo) -> Fault | None:
+        """Return the fault of a request; None if it has none."""
         if not self._rules and self._seed is None:
             return None
-        draws = self._draws(call)
-        found = next((r.fault for r in self._rules if r.applies_to(call, next(draws))), None)
-        if found is None and self._seed is not None and next(draws) < self._rate:
-            found = _random_fault(Random(next(draws)))
-        if found is not None:
-            self.injected.append((call.verb, call.resource.plural, call.name, found))
-        return found
+        draws = self._draws(info)
+        fault = next((r.fault for r in self._rules if r.applies_to(info, next(draws))), None)
+        if fault is None and self._seed is not None and next(draws) < self._rate:
+            fault = _random_fault(Random(next(draws)))
+        if fault is not None:
+            self.injected.append((info.verb, info.resource.plural, info.name, fault))
+        return fault
 
-    def _draws(self, call: RequestInfo) -> Iterator[float]:
-        key = (call.verb, call.resource.plural, call.namespace, call.name, call.subresource)
+    def _draws(self, info: RequestInfo) -> Iterator[float]:
+        key = (info.verb, info.resource.plural, info.namespace, info.name, info.subresource)
         self._request_counts[key] += 1
         random = Random(f"{self._seed or 0} {key} {self._request_counts[key]}")
         return (random.random() for _ in itertools.count())

@@ -1,4 +1,4 @@
-"""What befalls streams: all that are open now, or those that open from now on."""
+"""Injects faults into watch streams: into those that are open now, or into all from now on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hai_backend.testing.kube.watch import Lines, Watch
 
 
 class WatchFaults:
-    """`plural` chooses the kind; without it, all streams."""
+    """Faults of watch streams. `plural` selects a kind of objects; without it, all streams are affected."""
 
     def __init__(self, watches: Callable[[], Iterable[Watch]]) -> None:
         self._watches = watches
@@ -21,15 +21,15 @@ class WatchFaults:
         self._opened_count: Counter[tuple[str, str]] = Counter()
 
     def end(self, plural: str = "") -> int:
-        """End them without an error; answers how many."""
+        """End streams without an error. Return how many."""
         return self._apply_to(plural, Watch.end)
 
     def freeze(self, plural: str = "") -> int:
-        """They stay open and say nothing more, as behind a firewall that has forgotten the connection."""
+        """Let streams stay open without events, as if a firewall dropped their packets."""
         return self._apply_to(plural, lambda watch: setattr(watch, "frozen", True))
 
     def thaw(self, plural: str = "") -> int:
-        """What was kept back comes now, as far as the window still holds it."""
+        """Let frozen streams continue with the events that the window still has."""
 
         def resume(watch: Watch) -> None:
             watch.frozen = False
@@ -40,10 +40,11 @@ class WatchFaults:
     def disturb(
         self, seed: int = 0, duplicate: float = 0.0, reorder: float = 0.0, drop: float = 0.0
     ) -> None:
-        """Streams say an event twice, swap it with the one before, or end silently before it, with these probabilities.
+        """Duplicate events, swap them with the event before, or end the stream before them, with these
+        probabilities.
 
-        Each stream has draws of its own: the n-th of a kind and namespace meets the same with the same seed, but for
-        swaps, since only what travels together can be swapped.
+        Each stream has its own random numbers: with the same seed, the n-th stream of a kind and namespace gets the
+        same faults, except swaps, because only events of one batch can be swapped.
         """
         self._seed = seed
         self._duplicate, self._reorder, self._drop = duplicate, reorder, drop
@@ -53,8 +54,8 @@ class WatchFaults:
     def stop_disturbing(self) -> None:
         self._seed = None
 
-    def disturbed(self, watch: Watch, lines: Lines) -> Lines:
-        """What a stream says instead of these lines."""
+    def apply(self, watch: Watch, lines: Lines) -> Lines:
+        """Return the lines that a stream sends instead of `lines`."""
         if self._seed is None:
             return lines
         random, changed = self._random(watch), Lines()
@@ -76,7 +77,7 @@ class WatchFaults:
         return self._draws[watch]
 
     def _apply_to(self, plural: str, act: Callable[[Watch], None]) -> int:
-        found = [w for w in self._watches() if plural in ("", w.options.resource.plural)]
-        for watch in found:
+        selected = [w for w in self._watches() if plural in ("", w.options.resource.plural)]
+        for watch in selected:
             act(watch)
-        return len(found)
+        return len(selected)

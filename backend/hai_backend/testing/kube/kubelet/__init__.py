@@ -1,1 +1,1 @@
-"""Kubelets of the fake cluster: pods as real local processes, or as words of the test."""
+"""Kubelets of the fake cluster: they run pods as local processes, or only change the state of pods."""

@@ -1,4 +1,4 @@
-"""What pods need besides themselves: Secrets, ConfigMaps, fields of the pod; and what is said when one is missing."""
+"""Looks up what the configuration of a pod refers to: Secrets, ConfigMaps, claims, and fields of the pod."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import re
 from typing import Any
 
 from hai_backend.testing.kube.api import Api
-from hai_backend.testing.kube.body import Body, dig
+from hai_backend.testing.kube.body import Body, dig, quantity
 from hai_backend.testing.kube.kubelet.pod_state import LocalPod
-from hai_backend.testing.kube.quantities import quantity
 
 _KEYED = re.compile(r"(metadata\.(?:labels|annotations))\['(.+)'\]$")
 _KINDS = {"secrets": "secret", "configmaps": "configmap"}
@@ -17,11 +16,11 @@ Data = dict[str, bytes]
 
 
 class MissingError(Exception):
-    """Something that a pod refers to is not there (yet)."""
+    """An object or file that a pod refers to does not exist yet. The message is that of a real kubelet."""
 
 
 class ConfigSources:
-    """Looks things up for the pods of one namespace."""
+    """Looks up references of one pod."""
 
     def __init__(self, api: Api, local: LocalPod) -> None:
         self._api = api
@@ -29,7 +28,7 @@ class ConfigSources:
         self._namespace = local.pod.namespace
 
     def data(self, plural: str, name: str, optional: bool = False) -> Data:
-        """The contents of a Secret or ConfigMap. Raises MissingError."""
+        """Return the data of a Secret or ConfigMap. Raises MissingError."""
         found = self._api.get(plural, self._namespace, name)
         if found is None and not optional:
             raise MissingError(f'{_KINDS[plural]} "{name}" not found')
@@ -40,8 +39,8 @@ class ConfigSources:
         binary = {k: base64.b64decode(v) for k, v in (body.get("binaryData") or {}).items()}
         return {k: v.encode() for k, v in plain.items()} | binary
 
-    def key(self, plural: str, reference: Body) -> bytes | None:
-        """One value; None when it is missing and optional. Raises MissingError."""
+    def value(self, plural: str, reference: Body) -> bytes | None:
+        """Return one value of a Secret or ConfigMap; None if it is optional and missing. Raises MissingError."""
         name, optional = reference["name"], bool(reference.get("optional"))
         data = self.data(plural, name, optional)
         if reference["key"] not in data and not optional:
@@ -51,15 +50,15 @@ class ConfigSources:
             )
         return data.get(reference["key"])
 
-    def claim(self, name: str) -> str:
-        """The uid of a claim. Raises MissingError."""
+    def claim_uid(self, name: str) -> str:
+        """Return the uid of a PersistentVolumeClaim. Raises MissingError."""
         found = self._api.get("persistentvolumeclaims", self._namespace, name)
         if found is None:
             raise MissingError(f'persistentvolumeclaim "{name}" not found')
         return found.uid
 
     def field(self, path: str) -> str:
-        """A field of the pod, as the downward API says it."""
+        """Return a field of the pod as the downward API does."""
         pod = self._api.latest(self._local.pod) or self._local.pod
         status = {"podIP": self._local.ip, "podIPs": self._local.ip, "hostIP": "127.0.0.1"}
         body: Body = {**pod.body, "status": {**pod.body["status"], **status}}
@@ -71,7 +70,7 @@ class ConfigSources:
         return str(value)
 
     def resource(self, reference: Body, container: str) -> str:
-        """A request or limit, whole and rounded up."""
+        """Return a request or limit of a container in units of the divisor, rounded up."""
         name = reference.get("containerName") or container
         rows = self._local.containers
         spec = next((c.spec for c in rows if c.name == name), {})

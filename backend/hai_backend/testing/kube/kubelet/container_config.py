@@ -1,4 +1,4 @@
-"""The variables and the command of a container."""
+"""Computes the variables, the command and the mounts of a container."""
 
 from __future__ import annotations
 
@@ -17,29 +17,31 @@ _NOWHERE = ("*.invalid/*",)
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """Patterns of names. What is missing wins; names below .invalid are always missing."""
+    """The available images. An image can be pulled if its name matches a pattern of `known` and none of `missing`."""
 
     known: Sequence[str] = ("*",)
     missing: Sequence[str] = _NOWHERE
-    commands: Mapping[str, Sequence[str]] = field(default_factory=dict)  # where a pod says none
-    variables: Mapping[str, str] = field(default_factory=dict)  # of every image
+    commands: Mapping[str, Sequence[str]] = field(
+        default_factory=dict
+    )  # by pattern; for pods without a command
+    variables: Mapping[str, str] = field(default_factory=dict)  # that every image sets
     pull_seconds: float = 0.0
 
-    def pullable(self, image: str) -> bool:
-        return _any(image, self.known) and not _any(image, self.missing)
+    def can_be_pulled(self, image: str) -> bool:
+        return _matches(image, self.known) and not _matches(image, self.missing)
 
     def command(self, image: str) -> Sequence[str]:
-        """What the image runs by itself; empty when nothing is known of it."""
-        found = (argv for pattern, argv in self.commands.items() if fnmatchcase(image, pattern))
-        return next(found, ())
+        """Return the default command of an image; empty if it has none."""
+        commands = (argv for pattern, argv in self.commands.items() if fnmatchcase(image, pattern))
+        return next(commands, ())
 
 
-def _any(image: str, patterns: Sequence[str]) -> bool:
+def _matches(image: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(image, pattern) for pattern in patterns)
 
 
 class Mounts:
-    """What one container sees where."""
+    """The mounts of one container. Paths in its configuration are replaced by the real paths of its volumes."""
 
     def __init__(self, container: Body, volumes: Mapping[str, Path]) -> None:
         rows = container.get("volumeMounts") or []
@@ -50,42 +52,39 @@ class Mounts:
         names = "|".join(re.escape(p) for p in longest_first)
         self._pattern = re.compile(rf"(?<![\w./-])(?:{names})(?![\w.-])") if names else None
 
-    def make(self) -> None:
-        """Sub-paths that are not there yet become directories, as a kubelet does it."""
+    def create_subpaths(self) -> None:
+        """Create missing sub-paths as directories, as a kubelet does."""
         for path in self._paths.values():
             if not path.exists():
                 path.mkdir(parents=True)
 
-    def real(self, text: str) -> str:
-        """The text with every mount path replaced."""
+    def replace_paths(self, text: str) -> str:
+        """Return a text with every mount path replaced by the real path."""
         if self._pattern is None:
             return text
         return self._pattern.sub(lambda found: str(self._paths[found[0]]).rstrip("/"), text)
-
-    def real_all(self, texts: Sequence[str]) -> list[str]:
-        return [self.real(text) for text in texts]
 
 
 _REFERENCE = re.compile(r"\$(\$|\(([A-Za-z_][\w.-]*)\))")
 
 
 def image_variables(image: Mapping[str, str], host_name: str) -> dict[str, str]:
-    """What a container has before its pod says anything; nothing of this process but PATH."""
+    """Return the variables that a container has without its pod's. PATH is that of this process."""
     return {"PATH": os.environ.get("PATH", os.defpath), **image, "HOSTNAME": host_name}
 
 
 def pod_variables(
-    container: Body, supplies: ConfigSources, known: Mapping[str, str]
+    container: Body, sources: ConfigSources, known: Mapping[str, str]
 ) -> dict[str, str]:
-    """What the pod says, with mount paths as they stand there. Raises MissingError."""
+    """Return the variables that the pod sets, with unchanged mount paths. Raises MissingError."""
     made: dict[str, str] = {}
     for source in container.get("envFrom") or []:
         for part, plural in (("configMapRef", "configmaps"), ("secretRef", "secrets")):
             if (reference := source.get(part)) is not None:
-                data = supplies.data(plural, reference["name"], bool(reference.get("optional")))
+                data = sources.data(plural, reference["name"], bool(reference.get("optional")))
                 made |= {source.get("prefix", "") + k: v.decode() for k, v in data.items()}
     for row in container.get("env") or []:
-        value = _value(row, container["name"], supplies, {**known, **made})
+        value = _value(row, container["name"], sources, {**known, **made})
         if value is not None:
             made[row["name"]] = value
     return made
@@ -94,36 +93,35 @@ def pod_variables(
 def command(
     container: Body, image: Sequence[str], known: Mapping[str, str], mounts: Mounts
 ) -> list[str]:
-    """What is run; empty when neither pod nor image says it."""
+    """Return the command of a container; empty if neither the pod nor the image has one."""
     start = container.get("command") or list(image)
-    return mounts.real_all(
-        [expand(word, known) for word in [*start, *(container.get("args") or [])]]
-    )
+    words = [*start, *(container.get("args") or [])]
+    return [mounts.replace_paths(expand(word, known)) for word in words]
 
 
 def expand(text: str, known: Mapping[str, str]) -> str:
-    """`$(NAME)` is replaced where NAME is known, `$$` is a dollar."""
+    """Replace each `$(NAME)` of a known variable, and `$$` by a dollar."""
 
-    def one(found: re.Match[str]) -> str:
-        return "$" if found[1] == "$" else known.get(found[2], found[0])
+    def replace(reference: re.Match[str]) -> str:
+        return "$" if reference[1] == "$" else known.get(reference[2], reference[0])
 
-    return _REFERENCE.sub(one, text)
+    return _REFERENCE.sub(replace, text)
 
 
 def _value(
-    row: Body, container: str, supplies: ConfigSources, known: Mapping[str, str]
+    row: Body, container: str, sources: ConfigSources, known: Mapping[str, str]
 ) -> str | None:
     source = row.get("valueFrom")
     if not source:
         return expand(str(row.get("value", "")), known)
     if "fieldRef" in source:
-        return supplies.field(source["fieldRef"]["fieldPath"])
+        return sources.field(source["fieldRef"]["fieldPath"])
     if "resourceFieldRef" in source:
-        return supplies.resource(source["resourceFieldRef"], container)
+        return sources.resource(source["resourceFieldRef"], container)
     part, plural = (
         ("secretKeyRef", "secrets")
         if "secretKeyRef" in source
         else ("configMapKeyRef", "configmaps")
     )
-    found = supplies.key(plural, source[part])
-    return None if found is None else found.decode()
+    value = sources.value(plural, source[part])
+    return None if value is None else value.decode()

@@ -1,7 +1,7 @@
-"""A container as a real local process, in a session of its own, with everything that it starts.
+"""A container as a local process, in a session of its own, with all processes that it starts.
 
-It stands for PID 1 of a container: a signal for which it has no handler is not delivered to it, as the kernel does it
-there, and whatever is left when it ends is killed.
+The process stands for PID 1 of a container. As for PID 1, a signal without a handler has no effect, and all processes
+that remain when it ends are killed.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _MARK = "HAI_FAKE_CONTAINER"
 _READ_BYTES = 1 << 16
 
 
-class Program:
-    """Started when made. Raises OSError when it cannot be."""
+class ContainerProcess:
+    """A process that starts when this object is created. Raises OSError if it cannot be started."""
 
     def __init__(
         self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], mark: str, timers: Timers
@@ -47,31 +47,31 @@ class Program:
             raise
         finally:
             os.close(writing)
-        self._follow()
+        self._watch()
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
     def terminate(self) -> None:
-        """SIGTERM, if it has a handler for it."""
-        if not self.exited.done() and _handles(self.pid, signal.SIGTERM):
+        """Send SIGTERM, if the process has a handler for it."""
+        if not self.exited.done() and _has_handler(self.pid, signal.SIGTERM):
             os.kill(self.pid, signal.SIGTERM)
 
     def kill(self) -> None:
-        """SIGKILL, to it and to everything that it has started."""
+        """Send SIGKILL to the process group."""
         if not self.exited.done():
             os.killpg(self.pid, signal.SIGKILL)
 
-    def _follow(self) -> None:
+    def _watch(self) -> None:
         loop = asyncio.get_running_loop()
         os.set_blocking(self._pipe, False)
-        self._fd = os.pidfd_open(self.pid)
+        self._pidfd = os.pidfd_open(self.pid)
         loop.add_reader(self._pipe, self._read)
-        loop.add_reader(self._fd, self._ended)
+        loop.add_reader(self._pidfd, self._handle_end)
 
     def _read(self) -> bool:
-        """Take what is there; answers whether there may be more."""
+        """Read available output. Return whether there may be more."""
         try:
             data = os.read(self._pipe, _READ_BYTES)
         except BlockingIOError:
@@ -82,11 +82,13 @@ class Program:
             asyncio.get_running_loop().remove_reader(self._pipe)
         return bool(data)
 
-    def _ended(self) -> None:
+    def _handle_end(self) -> None:
         loop = asyncio.get_running_loop()
-        loop.remove_reader(self._fd)
-        os.close(self._fd)
-        kill_all(self._others)  # before it is reaped: its session's number is its own until then
+        loop.remove_reader(self._pidfd)
+        os.close(self._pidfd)
+        kill_all(
+            self._remaining
+        )  # before wait(), because its session number may be reused after that
         code = self._process.wait()
         while self._read():
             pass
@@ -96,13 +98,13 @@ class Program:
         if not self.exited.done():
             self.exited.set_result(code if code >= 0 else 128 - code)
 
-    def _others(self) -> Iterator[Process]:
+    def _remaining(self) -> Iterator[Process]:
         for process in all_processes():
             if process.session == self.pid or self._mark in _variables(process.pid):
                 yield process
 
 
-def _handles(pid: int, number: int) -> bool:
+def _has_handler(pid: int, number: int) -> bool:
     try:
         text = Path(f"/proc/{pid}/status").read_text()
     except OSError:
@@ -116,4 +118,4 @@ def _variables(pid: int) -> list[bytes]:
         with open(f"/proc/{pid}/environ", "rb") as file:
             return file.read().split(b"\0")
     except OSError:
-        return []  # gone, or another user's
+        return []  # the process has ended, or belongs to another user

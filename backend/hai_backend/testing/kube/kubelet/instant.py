@@ -1,11 +1,11 @@
-"""Pods without processes: they run when they are bound and end when the test says so. For large numbers."""
+"""A kubelet without processes, for many pods: pods run when they are bound, and end when a test calls `exit`."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
 from hai_backend.testing.kube.api import Api
-from hai_backend.testing.kube.kubelet.logs import LogOptions, not_yet
+from hai_backend.testing.kube.kubelet.logs import LogOptions, one_chunk, waiting_log
 from hai_backend.testing.kube.kubelet.pod_state import (
     Container,
     LocalPod,
@@ -21,9 +21,10 @@ _KILLED = 137
 
 
 class InstantKubelet(Runtime):
-    """`starts`: pods run as soon as they are bound. `stop_seconds`: how long a pod takes to leave; None: its grace.
+    """Changes only the state of pods.
 
-    `linger_seconds`: how long containers run on after their pod was deleted by force.
+    `starts`: pods run as soon as they are bound. `stop_seconds`: how long a pod takes to stop; None means its grace
+    period. `linger_seconds`: how long containers continue after their pod was deleted by force.
     """
 
     def __init__(
@@ -40,14 +41,14 @@ class InstantKubelet(Runtime):
         self.logs: dict[str, bytes] = {}  # by the pod's name
 
     def start(self, pod: StoredObject) -> None:
-        local = self.take(pod)
+        local = self.add(pod)
         if self.starts:
             self._run(local)
         self.publish(local)
         self.watch_deadline(local)
 
     def run(self, name: str, namespace: str = "default") -> None:
-        """Let a pod run that was held."""
+        """Run a pod that was not started because `starts` is False."""
         local = self.find(name, namespace)
         self._run(local)
         self.publish(local)
@@ -60,75 +61,75 @@ class InstantKubelet(Runtime):
         container: str = "",
         reason: str = "",
     ) -> None:
-        """Let a container end, or all of them. `reason` is OOMKilled, or what the code says."""
+        """End a container, or all containers of a pod. An empty `reason` means the reason that fits the exit code."""
         local = self.find(name, namespace)
         now = self.api.timers.now()
-        for one in local.mains:
-            if container in ("", one.name):
-                one.end(code, now, reason)
-                self._restart_later(local, one)
+        for each in local.main_containers:
+            if container in ("", each.name):
+                each.end(code, now, reason)
+                self._restart_later(local, each)
         self.publish(local)
 
     def stop(self, local: LocalPod) -> None:
-        first, local.stopping = not local.stopping, True
+        is_first_request, local.stopping = not local.stopping, True
         self.publish(local)
-        wait = self.grace(local) if self.stop_seconds is None else self.stop_seconds
+        wait = self.remaining_grace(local) if self.stop_seconds is None else self.stop_seconds
         code = _KILLED if self.stop_seconds is None else _TERMINATED
         if wait:
-            self.api.timers.call_later(wait, lambda: self._stopped(local, code))
-        elif first or self.settled(local):
-            self._stopped(local, code)
+            self.api.timers.call_later(wait, lambda: self._end_stopped(local, code))
+        elif is_first_request or self.has_ended(local):
+            self._end_stopped(local, code)
 
-    def expire(self, local: LocalPod) -> None:
+    def end_at_deadline(self, local: LocalPod) -> None:
         for container in local.containers:
             container.end(_KILLED, self.api.timers.now())
         self.publish(local)
 
-    def forget(self, local: LocalPod) -> None:
+    def end_deleted(self, local: LocalPod) -> None:
         local.stopping = True
-        if self.linger_seconds and not self.settled(local):
-            self.api.timers.call_later(self.linger_seconds, lambda: self.drop(local))
+        if self.linger_seconds and not self.has_ended(local):
+            self.api.timers.call_later(self.linger_seconds, lambda: self.remove(local))
         else:
-            self.drop(local)
+            self.remove(local)
 
     def crash(self, node: str) -> None:
-        for local in self.on(node):
+        for local in self.pods_on(node):
             for container in local.containers:
                 container.end(255, self.api.timers.now(), "Unknown")
 
-    def revive(self, local: LocalPod) -> None:
-        for container in local.mains:
+    def resume(self, local: LocalPod) -> None:
+        for container in local.main_containers:
             self._restart_later(local, container)
         self.publish(local)
 
-    def settled(self, local: LocalPod) -> bool:
+    def has_ended(self, local: LocalPod) -> bool:
         return not any(isinstance(c.state, Running) for c in local.containers)
 
-    def read(self, asked: LogOptions) -> bytes:
-        self.refuse_silent(asked)
-        local = self.pods.get(asked.pod.uid)
-        began = local is not None and not all(
+    def read(self, options: LogOptions) -> bytes:
+        self.check_reachable(options)
+        local = self.pods.get(options.pod.uid)
+        has_started = local is not None and not all(
             isinstance(c.state, Waiting) for c in local.containers
         )
-        return self.logs.get(asked.pod.name, b"") if began else not_yet(asked)
+        return self.logs.get(options.pod.name, b"") if has_started else waiting_log(options)
 
-    def follow(self, asked: LogOptions) -> AsyncIterator[bytes]:
-        return _once(self.read(asked))
+    def follow(self, options: LogOptions) -> AsyncIterator[bytes]:
+        return one_chunk(self.read(options))
 
     def _run(self, local: LocalPod) -> None:
         now = self.api.timers.now()
         local.ip = "127.0.0.1"
-        for init in local.inits:
+        for init in local.init_containers:
             init.end(0, now)
-        for container in local.mains:
-            container.again(now)
+        for container in local.main_containers:
+            container.start(now)
 
     def _restart_later(self, local: LocalPod, container: Container) -> None:
-        if not local.restarts(container):
+        if not local.will_restart(container):
             return
         wait = container.backoff()
         if wait and isinstance(container.state, Terminated):
-            container.last = container.state
+            container.previous = container.state
             container.state = Waiting(
                 "CrashLoopBackOff", f"back-off {wait:g}s restarting failed container"
             )
@@ -136,16 +137,12 @@ class InstantKubelet(Runtime):
 
     def _restart(self, local: LocalPod, container: Container) -> None:
         if local.pod.uid in self.pods and not local.stopping:
-            container.again(self.api.timers.now())
+            container.start(self.api.timers.now())
             self.publish(local)
 
-    def _stopped(self, local: LocalPod, code: int) -> None:
+    def _end_stopped(self, local: LocalPod, code: int) -> None:
         if local.pod.uid not in self.pods:
             return
-        for container in local.mains:
+        for container in local.main_containers:
             container.end(code, self.api.timers.now())
-        self.finish(local)
-
-
-async def _once(text: bytes) -> AsyncIterator[bytes]:
-    yield text
+        self.delete_stopped(local)

@@ -1,4 +1,4 @@
-"""`pods/log`: which container is meant, when there is nothing to show, and which lines were asked for."""
+"""Answers requests for pods/log: parses their options, and stores and selects the output of containers."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ class LogOptions:
 
 
 class LogSource(Protocol):
-    """A kubelet, as far as logs go."""
+    """The part of a kubelet that reads logs."""
 
-    def read(self, asked: LogOptions) -> bytes:
-        """What is there. Raises ApiError."""
+    def read(self, options: LogOptions) -> bytes:
+        """Return the log so far. Raises ApiError."""
 
-    def follow(self, asked: LogOptions) -> AsyncIterator[bytes]:
-        """What is there and what comes, until the container has ended. Raises ApiError at once."""
+    def follow(self, options: LogOptions) -> AsyncIterator[bytes]:
+        """Stream the log until the container has ended. The call itself raises ApiError."""
 
 
-def log_options(api: Api, call: RequestInfo) -> LogOptions:
-    """Raises ApiError 404, or 400 when the container is not named and there are several."""
-    pod = api.store.get(call.resource, call.namespace, call.name)
+def log_options(api: Api, info: RequestInfo) -> LogOptions:
+    """Parse a request. Raises ApiError 404, or 400 if it does not name one of several containers."""
+    pod = api.store.get(info.resource, info.namespace, info.name)
     if pod is None:
-        raise not_found(call.resource, call.name)
-    query = call.query
+        raise not_found(info.resource, info.name)
+    query = info.query
     since = seconds_of(query["sinceTime"]) if "sinceTime" in query else 0.0
     if "sinceSeconds" in query:
         since = api.timers.now() - int(query["sinceSeconds"])
     return LogOptions(
-        *(pod, _container(pod, query.get("container", ""))),
+        *(pod, _container_name(pod, query.get("container", ""))),
         previous=query.get("previous") == "true",
         timestamps=query.get("timestamps") == "true",
         since=since,
@@ -57,95 +57,102 @@ def log_options(api: Api, call: RequestInfo) -> LogOptions:
     )
 
 
-def _container(pod: StoredObject, asked: str) -> str:
+def _container_name(pod: StoredObject, requested: str) -> str:
     spec = pod.body["spec"]
-    main = [c["name"] for c in spec["containers"]]
-    known = [*main, *(c["name"] for c in spec.get("initContainers") or [])]
-    if asked and asked not in known:
-        raise ApiError(400, f"container {asked} is not valid for pod {pod.name}")
-    if not asked and len(known) > 1 and len(main) > 1:
-        names = " ".join(main)
+    main_names = [c["name"] for c in spec["containers"]]
+    known = [*main_names, *(c["name"] for c in spec.get("initContainers") or [])]
+    if requested and requested not in known:
+        raise ApiError(400, f"container {requested} is not valid for pod {pod.name}")
+    if not requested and len(main_names) > 1:
+        names = " ".join(main_names)
         message = f"a container name must be specified for pod {pod.name}, choose one of: [{names}]"
         raise ApiError(400, message)
-    return asked or str(main[0])
+    return requested or str(main_names[0])
 
 
-def not_yet(asked: LogOptions) -> bytes:
-    """The answer for a container that has written nothing because it has not started. Raises ApiError 400."""
-    if not dig(asked.pod.body, "spec.nodeName"):
+def waiting_log(options: LogOptions) -> bytes:
+    """Return an empty log for a pod without a node. Raises ApiError 400 for a container that has not started."""
+    if not dig(options.pod.body, "spec.nodeName"):
         return b""
-    statuses = dig(asked.pod.body, "status.initContainerStatuses", [])
-    statuses = [*statuses, *dig(asked.pod.body, "status.containerStatuses", [])]
-    state: Any = next((s.get("state") for s in statuses if s["name"] == asked.container), None)
+    statuses = dig(options.pod.body, "status.initContainerStatuses", [])
+    statuses = [*statuses, *dig(options.pod.body, "status.containerStatuses", [])]
+    state: Any = next((s.get("state") for s in statuses if s["name"] == options.container), None)
     reason = dig(state or {}, "waiting.reason", "ContainerCreating")
-    which = f'container "{asked.container}" in pod "{asked.pod.name}"'
+    which = f'container "{options.container}" in pod "{options.pod.name}"'
     raise ApiError(400, f"{which} is waiting to start: {reason}")
+
+
+async def one_chunk(text: bytes) -> AsyncIterator[bytes]:
+    """Stream a log that is complete."""
+    yield text
 
 
 def _number(query: Mapping[str, str], name: str) -> int | None:
     return int(query[name]) if name in query else None
 
 
-_KEPT_BYTES = 4 << 20
+_MAX_BYTES = 4 << 20
 Line = tuple[float, bytes]
 
 
 class Output:
-    """One run of one container; the oldest lines go."""
+    """The output of one run of a container, without the oldest lines if it is too long."""
 
     def __init__(self) -> None:
         self._lines: deque[Line] = deque()
-        self._dropped = 0  # how many lines have gone
+        self._dropped = 0  # lines
         self._size = 0
-        self._part = b""
+        self._incomplete = b""
         self.ended = False
-        self._grown = asyncio.Event()
+        self._changed = asyncio.Event()
 
     def feed(self, now: float, data: bytes) -> None:
-        *whole, self._part = (self._part + data).split(b"\n")
-        for text in whole:
+        *complete, self._incomplete = (self._incomplete + data).split(b"\n")
+        for text in complete:
             self._add(now, text + b"\n")
         self._wake()
 
     def end(self, now: float) -> None:
-        """Nothing comes any more."""
-        if self._part:
-            self._add(now, self._part)
-        self._part, self.ended = b"", True
+        """End the output: the container has ended."""
+        if self._incomplete:
+            self._add(now, self._incomplete)
+        self._incomplete, self.ended = b"", True
         self._wake()
 
-    def read(self, asked: LogOptions) -> bytes:
-        return b"".join(_show(line, asked) for line in self._chosen(asked))[: asked.limit_bytes]
+    def read(self, options: LogOptions) -> bytes:
+        return b"".join(_format(line, options) for line in self._select(options))[
+            : options.limit_bytes
+        ]
 
-    async def follow(self, asked: LogOptions) -> AsyncIterator[bytes]:
-        """What is there, then what comes."""
-        text, at = self.read(asked), self._dropped + len(self._lines)
+    async def follow(self, options: LogOptions) -> AsyncIterator[bytes]:
+        """Stream the output so far, and then what is added."""
+        text, at = self.read(options), self._dropped + len(self._lines)
         if text:
             yield text
         while not self.ended or at < self._dropped + len(self._lines):
             if at == self._dropped + len(self._lines):
-                await self._grown.wait()
+                await self._changed.wait()
                 continue
-            fresh = list(self._lines)[max(0, at - self._dropped) :]
+            new_lines = list(self._lines)[max(0, at - self._dropped) :]
             at = self._dropped + len(self._lines)
-            yield b"".join(_show(line, asked) for line in fresh)
+            yield b"".join(_format(line, options) for line in new_lines)
 
-    def _chosen(self, asked: LogOptions) -> list[Line]:
-        lines = [line for line in self._lines if line[0] >= asked.since]
-        return lines if asked.tail is None else lines[max(0, len(lines) - asked.tail) :]
+    def _select(self, options: LogOptions) -> list[Line]:
+        lines = [line for line in self._lines if line[0] >= options.since]
+        return lines if options.tail is None else lines[max(0, len(lines) - options.tail) :]
 
     def _add(self, now: float, text: bytes) -> None:
         self._lines.append((now, text))
         self._size += len(text)
-        while self._size > _KEPT_BYTES:
+        while self._size > _MAX_BYTES:
             self._size -= len(self._lines.popleft()[1])
             self._dropped += 1
 
     def _wake(self) -> None:
-        self._grown.set()
-        self._grown = asyncio.Event()
+        self._changed.set()
+        self._changed = asyncio.Event()
 
 
-def _show(line: Line, asked: LogOptions) -> bytes:
+def _format(line: Line, options: LogOptions) -> bytes:
     when, text = line
-    return fine_stamp(when).encode() + b" " + text if asked.timestamps else text
+    return fine_stamp(when).encode() + b" " + text if options.timestamps else text

@@ -1,4 +1,4 @@
-"""The nodes that have a kubelet of ours: they register, take pods, fall silent, lose power and come back."""
+"""Simulates the kubelets of nodes: they register, admit pods, become unreachable, lose power and recover."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hai_backend.testing.kube.storage.store import Change, StoredObject
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """A node to be made."""
+    """A node to create."""
 
     name: str
     cpu: str = "64"
@@ -32,9 +32,7 @@ class NodeSpec:
     gpus: int = 8
     pods: int = 110
     labels: Mapping[str, str] = field(default_factory=dict)
-    other_resources: Mapping[str, str] = field(
-        default_factory=dict
-    )  # other resources, such as rdma/hca
+    other_resources: Mapping[str, str] = field(default_factory=dict)  # such as rdma/hca
 
     def capacity(self) -> Body:
         gpus = {"nvidia.com/gpu": str(self.gpus)} if self.gpus else {}
@@ -48,7 +46,7 @@ class NodeSpec:
 
 
 def initial_status(name: str, capacity: Body) -> Body:
-    """What a node says of itself when it registers."""
+    """Return the status that a node reports when it registers."""
     addresses = [
         {"type": "InternalIP", "address": "127.0.0.1"},
         {"type": "Hostname", "address": name},
@@ -60,14 +58,14 @@ def initial_status(name: str, capacity: Body) -> Body:
 
 
 def pressure_condition(kind: str) -> Body:
-    """A condition that is well."""
+    """Return a condition which says that the node has enough of a resource."""
     return {"type": kind, "status": "False", "reason": "KubeletHasSufficient", "message": "enough"}
 
 
 def admission_failure(
     node: StoredObject, pod: StoredObject, others: list[LocalPod]
 ) -> tuple[str, str] | None:
-    """Reason and message, in the kubelet's words; None when the node takes the pod."""
+    """Return why the node rejects a pod: reason and message of the kubelet. None if it admits the pod."""
     spec, requested = pod.body["spec"], requests_of(pod.body["spec"])
     if not matches_node_selector(node.body, spec):
         return (
@@ -94,7 +92,7 @@ def admission_failure(
 
 
 class FakeNodes:
-    """All kubelets. `heard` and `silent` are told when a node says something, and when it stops."""
+    """All simulated nodes. `on_heartbeat` is called when a node reports, `on_silence` when it becomes unreachable."""
 
     def __init__(
         self, api: Api, usage: NodeUsage, recorder: EventRecorder, runtime: Runtime
@@ -104,19 +102,19 @@ class FakeNodes:
         self._alive: dict[str, bool] = {}
         self.on_heartbeat: Callable[[str], None] = lambda name: None
         self.on_silence: Callable[[str], None] = lambda name: None
-        runtime.alive = self.alive
+        runtime.is_alive = self.is_alive
         api.store.listen(api.resources["pods"], self._on_pod_change)
 
     @property
     def names(self) -> list[str]:
-        """Nodes that have a kubelet of ours."""
+        """The names of all simulated nodes."""
         return sorted(self._alive)
 
-    def alive(self, name: str) -> bool:
+    def is_alive(self, name: str) -> bool:
         return self._alive.get(name, False)
 
     def register(self, spec: NodeSpec) -> None:
-        """Make the Node, or take one over that was made by somebody, and be ready."""
+        """Create the Node unless it exists, and report that it is ready."""
         self._alive[spec.name] = True
         if self._api.get("nodes", "", spec.name) is None:
             meta = {"name": spec.name, "labels": dict(spec.labels)}
@@ -124,34 +122,34 @@ class FakeNodes:
         self._report_status(spec.name, spec.capacity())
 
     def partition(self, name: str) -> None:
-        """The node cannot be reached; its containers run on. Raises KeyError when it has no kubelet of ours."""
+        """Make the node unreachable; its containers continue. Raises KeyError if the node is not simulated."""
         if name not in self._alive:
-            raise KeyError(f"no kubelet of ours on {name}; there are {self.names}")
+            raise KeyError(f"node {name} is not simulated; there are {self.names}")
         self._alive[name] = False
         self.on_silence(name)
 
     def power_loss(self, name: str) -> None:
-        """The node stops, and everything on it."""
+        """Stop the node and everything on it."""
         self._runtime.crash(name)
         self.partition(name)
 
     def heal(self, name: str) -> None:
-        """The node is back: it reports what has become of its pods, and learns what is asked of it."""
+        """Let the node recover: it reports the state of its pods, and handles the changes that it has missed."""
         self._alive[name] = True
         self._report_status(name, {})
-        for local in self._runtime.on(name):
+        for local in self._runtime.pods_on(name):
             now = self._api.latest(local.pod)
             if now is None:
-                self._runtime.forget(local)
+                self._runtime.end_deleted(local)
             elif now.deleting:
                 self._runtime.stop(local)
             else:
-                self._runtime.revive(local)
-        for pod in self._usage.on(name):
+                self._runtime.resume(local)
+        for pod in self._usage.pods_on(name):
             self._sync_pod(pod)
 
     def unready(self, name: str, reason: str = "KubeletNotReady", message: str = "") -> None:
-        """The kubelet itself says that it is not ready; `heal` ends that."""
+        """Let the kubelet report that it is not ready, until `heal`."""
         self._report_status(
             name, {}, ready="False", reason=reason, message=message or "the test says so"
         )
@@ -178,25 +176,25 @@ class FakeNodes:
             row,
         ]
         conditions = status.get("conditions") or []
-        for one in rows:
-            heartbeat_row = {**one, "lastHeartbeatTime": stamp(now)}
+        for each in rows:
+            heartbeat_row = {**each, "lastHeartbeatTime": stamp(now)}
             conditions = with_condition(conditions, heartbeat_row, now)
         self._api.writes.set_status(node, {**status, "conditions": conditions})
         self.on_heartbeat(name)
 
     def _on_pod_change(self, change: Change) -> None:
         name = change.stored.body["spec"].get("nodeName")
-        if not name or not self.alive(name):
+        if not name or not self.is_alive(name):
             return
         if change.type == "DELETED":
             local = self._runtime.pods.get(change.stored.uid)
             if local is not None:
-                self._runtime.forget(local)
+                self._runtime.end_deleted(local)
         else:
             self._sync_pod(change.stored)
 
-    def _sync_pod(self, heard: StoredObject) -> None:
-        pod = self._api.latest(heard)
+    def _sync_pod(self, observed: StoredObject) -> None:
+        pod = self._api.latest(observed)
         if pod is None:
             return
         local = self._runtime.pods.get(pod.uid)
@@ -215,7 +213,7 @@ class FakeNodes:
         node = self._api.get("nodes", "", spec["nodeName"])
         if node is None:
             return
-        failure = admission_failure(node, pod, self._runtime.on(node.name))
+        failure = admission_failure(node, pod, self._runtime.pods_on(node.name))
         if failure is None:
             self._runtime.start(pod)
             return

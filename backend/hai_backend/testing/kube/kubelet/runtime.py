@@ -1,4 +1,4 @@
-"""What the two kinds of kubelet share: which pods they have, and how they report them."""
+"""The base class of the two kubelets: it holds the pods of all nodes, and reports their status."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from hai_backend.testing.kube.storage.store import StoredObject
 
 
 class Runtime(ABC):
-    """Runs the pods of all nodes. `alive(node)` says whether the node's kubelet can be heard."""
+    """Runs the pods of all nodes. `is_alive(node)` tells whether the kubelet of the node can be reached."""
 
     def __init__(self, api: Api) -> None:
         self.api = api
-        self.alive: Callable[[str], bool] = lambda node: True
+        self.is_alive: Callable[[str], bool] = lambda node: True
         self.pods: dict[str, LocalPod] = {}  # by uid
-        self._on: dict[str, dict[str, LocalPod]] = defaultdict(dict)  # by node
+        self._pods_by_node: dict[str, dict[str, LocalPod]] = defaultdict(dict)  # by node
 
-    def on(self, node: str) -> list[LocalPod]:
-        return list(self._on[node].values())
+    def pods_on(self, node: str) -> list[LocalPod]:
+        return list(self._pods_by_node[node].values())
 
-    def take(self, pod: StoredObject) -> LocalPod:
-        """Begin to know a pod."""
-        local = LocalPod.of(pod, self.api.timers.now())
-        self.pods[pod.uid] = self._on[local.node][pod.uid] = local
+    def add(self, pod: StoredObject) -> LocalPod:
+        """Add a pod of the API server."""
+        local = LocalPod.from_object(pod, self.api.timers.now())
+        self.pods[pod.uid] = self._pods_by_node[local.node][pod.uid] = local
         return local
 
-    def drop(self, local: LocalPod) -> None:
-        """Forget it."""
+    def remove(self, local: LocalPod) -> None:
+        """Remove a pod."""
         self.pods.pop(local.pod.uid, None)
-        self._on[local.node].pop(local.pod.uid, None)
+        self._pods_by_node[local.node].pop(local.pod.uid, None)
 
     def find(self, name: str, namespace: str = "default") -> LocalPod:
-        """By name; of several with one name (one was deleted by force and still runs), the newest."""
+        """Return a pod; the newest, if an earlier one of that name was deleted by force and still runs."""
         found = [p for p in self.pods.values() if p.pod.key == (namespace, name)]
         if not found:
             raise LookupError(
@@ -47,83 +47,83 @@ class Runtime(ABC):
         return found[-1]
 
     def publish(self, local: LocalPod) -> None:
-        """Report the pod, if its node can be heard."""
+        """Report the status of a pod, if its node is alive."""
         now = self.api.latest(local.pod)
-        if now is not None and self.alive(local.node):
+        if now is not None and self.is_alive(local.node):
             status = pod_status(local, now, self.api.timers.now())
             self.api.writes.set_status(now, status)
 
-    def finish(self, local: LocalPod) -> None:
-        """A stopped pod whose containers have all ended: report it, and let its object go."""
+    def delete_stopped(self, local: LocalPod) -> None:
+        """Report a stopped pod whose containers have ended, and delete its object."""
         self.publish(local)
-        if not self.alive(local.node):
+        if not self.is_alive(local.node):
             return
-        self.drop(local)
+        self.remove(local)
         self.api.deletes.delete_if_current(local.pod, grace=0)
 
-    def refuse_silent(self, asked: LogOptions) -> None:
-        """Raises ApiError 500 when the pod's kubelet cannot be reached."""
-        node = dig(asked.pod.body, "spec.nodeName", "")
-        if node and not self.alive(node):
+    def check_reachable(self, options: LogOptions) -> None:
+        """Raise ApiError 500 if the kubelet of the pod cannot be reached."""
+        node = dig(options.pod.body, "spec.nodeName", "")
+        if node and not self.is_alive(node):
             where = f"https://{node}:10250/containerLogs"
             raise ApiError(500, f'Get "{where}": dial tcp: connect: connection refused')
 
-    def grace(self, local: LocalPod) -> float:
-        """What a pod that is to stop still has; little when its object is gone already."""
+    def remaining_grace(self, local: LocalPod) -> float:
+        """Return the grace period of a pod that is being stopped; a short one if its object was deleted."""
         now = self.api.latest(local.pod)
         if now is None:
             return 2.0
         return max(float(dig(now.body, "metadata.deletionGracePeriodSeconds", 30)), 1.0)
 
     def watch_deadline(self, local: LocalPod) -> None:
-        """Fail the pod when it has been active for longer than it may."""
+        """Fail the pod at its activeDeadlineSeconds, if it has such a deadline."""
         seconds = dig(local.pod.body, "spec.activeDeadlineSeconds")
         if seconds is not None:
-            self.api.timers.call_later(float(seconds), lambda: self._deadline(local))
+            self.api.timers.call_later(float(seconds), lambda: self._handle_deadline(local))
 
-    def _deadline(self, local: LocalPod) -> None:
-        if local.pod.uid in self.pods and not local.stopping and not self.settled(local):
+    def _handle_deadline(self, local: LocalPod) -> None:
+        if local.pod.uid in self.pods and not local.stopping and not self.has_ended(local):
             why = "Pod was active on the node longer than the specified deadline"
             local.failed = "DeadlineExceeded", why
-            self.expire(local)
+            self.end_at_deadline(local)
 
-    def revive(self, local: LocalPod) -> None:
-        """The node is back, and the pod was not deleted meanwhile."""
+    def resume(self, local: LocalPod) -> None:
+        """Continue a pod that was not deleted while its node was unreachable."""
         self.publish(local)
 
     @abstractmethod
     def start(self, pod: StoredObject) -> None:
-        """The pod was given to this node."""
+        """Start a pod that was bound to a node."""
 
     @abstractmethod
     def stop(self, local: LocalPod) -> None:
-        """The pod is being deleted. Also said when its grace was shortened."""
+        """Stop a pod that is being deleted. Called again when its grace period was shortened."""
 
     @abstractmethod
-    def expire(self, local: LocalPod) -> None:
-        """The pod's deadline is over: its containers must end, its object stays."""
+    def end_at_deadline(self, local: LocalPod) -> None:
+        """End the containers of a pod whose deadline has passed. Its object stays."""
 
     @abstractmethod
-    def forget(self, local: LocalPod) -> None:
-        """The object is gone; what still runs must end."""
+    def end_deleted(self, local: LocalPod) -> None:
+        """End a pod whose object was deleted."""
 
     @abstractmethod
     def crash(self, node: str) -> None:
-        """The node has lost its power."""
+        """End all containers of a node that has lost power."""
 
     @abstractmethod
-    def settled(self, local: LocalPod) -> bool:
-        """Nothing of the pod runs any more."""
+    def has_ended(self, local: LocalPod) -> bool:
+        """Return whether nothing of the pod runs any more."""
 
     @abstractmethod
-    def read(self, asked: LogOptions) -> bytes:
-        """A container's log. Raises ApiError."""
+    def read(self, options: LogOptions) -> bytes:
+        """Return the log of a container. Raises ApiError."""
 
     @abstractmethod
-    def follow(self, asked: LogOptions) -> AsyncIterator[bytes]:
-        """The same until the container ends. Raises ApiError at once."""
+    def follow(self, options: LogOptions) -> AsyncIterator[bytes]:
+        """Stream the log of a container until it ends. The call itself raises ApiError."""
 
     async def close(self) -> None:
-        """End everything."""
+        """End all pods."""
         for local in list(self.pods.values()):
-            self.drop(local)
+            self.remove(local)

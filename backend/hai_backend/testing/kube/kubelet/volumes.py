@@ -1,4 +1,6 @@
-"""Volumes as directories below the pod's own; what several pods share lies below the kubelet's."""
+"""Creates the volumes of pods as directories: below that of the pod, or below that of the kubelet if pods share
+them.
+"""
 
 from __future__ import annotations
 
@@ -14,26 +16,26 @@ from hai_backend.testing.kube.kubelet.config_sources import ConfigSources, Data,
 _FILES = ("secret", "configMap", "downwardAPI", "projected")
 
 
-def make_volumes(spec: Body, pod: Path, shared: Path, supplies: ConfigSources) -> dict[str, Path]:
-    """Directories by the names of the volumes. Raises MissingError."""
-    return {v["name"]: _make(v, pod, shared, supplies) for v in spec.get("volumes") or []}
+def make_volumes(spec: Body, pod: Path, shared: Path, sources: ConfigSources) -> dict[str, Path]:
+    """Create the volumes of a pod, and return their paths by name. Raises MissingError."""
+    return {v["name"]: _make(v, pod, shared, sources) for v in spec.get("volumes") or []}
 
 
-def _make(volume: Body, pod: Path, shared: Path, supplies: ConfigSources) -> Path:
+def _make(volume: Body, pod: Path, shared: Path, sources: ConfigSources) -> Path:
     kind = next(k for k in volume if k != "name")
     source = volume[kind] or {}
-    here = pod / "volumes" / str(volume["name"])
+    directory = pod / "volumes" / str(volume["name"])
     if kind == "hostPath":
         return _host_path(source)
     if kind == "persistentVolumeClaim":
-        here = shared / supplies.claim(source["claimName"])
+        directory = shared / sources.claim_uid(source["claimName"])
     elif kind in _FILES:
-        _write(here, _files(kind, source, supplies), int(source.get("defaultMode", 0o644)))
-    elif kind != "emptyDir":  # NFS, CSI and the like: the same source is the same directory
+        _write(directory, _files(kind, source, sources), int(source.get("defaultMode", 0o644)))
+    elif kind != "emptyDir":  # NFS, CSI and others: equal sources share one directory
         text = json.dumps([kind, source], sort_keys=True).encode()
-        here = shared / hashlib.sha256(text).hexdigest()[:16]
-    here.mkdir(parents=True, exist_ok=True)
-    return here
+        directory = shared / hashlib.sha256(text).hexdigest()[:16]
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
 
 
 def _host_path(source: Body) -> Path:
@@ -49,29 +51,29 @@ def _host_path(source: Body) -> Path:
     return path
 
 
-def _files(kind: str, source: Body, supplies: ConfigSources) -> Data:
+def _files(kind: str, source: Body, sources: ConfigSources) -> Data:
     if kind == "projected":
         rows = [
-            _files(k, s, supplies) for row in source.get("sources") or [] for k, s in row.items()
+            _files(k, s, sources) for row in source.get("sources") or [] for k, s in row.items()
         ]
         return {name: data for row in rows for name, data in row.items()}
     if kind == "downwardAPI":
-        return {i["path"]: _downward(i, supplies).encode() for i in source.get("items") or []}
+        return {i["path"]: _downward(i, sources).encode() for i in source.get("items") or []}
     if kind not in ("secret", "configMap"):
-        return {}  # a service account's token: nobody would accept it
+        return {}  # the token of a service account, which nothing here accepts
     plural = "secrets" if kind == "secret" else "configmaps"
     name = source.get("secretName") or source.get("name", "")
-    data = supplies.data(plural, name, bool(source.get("optional")))
-    return _chosen(data, source.get("items"), name)
+    data = sources.data(plural, name, bool(source.get("optional")))
+    return _select_items(data, source.get("items"), name)
 
 
-def _downward(item: Body, supplies: ConfigSources) -> str:
+def _downward(item: Body, sources: ConfigSources) -> str:
     if "fieldRef" in item:
-        return supplies.field(item["fieldRef"]["fieldPath"])
-    return supplies.resource(item["resourceFieldRef"], "")
+        return sources.field(item["fieldRef"]["fieldPath"])
+    return sources.resource(item["resourceFieldRef"], "")
 
 
-def _chosen(data: Data, items: list[Mapping[str, Any]] | None, name: str) -> Data:
+def _select_items(data: Data, items: list[Mapping[str, Any]] | None, name: str) -> Data:
     if items is None:
         return data
     for item in items:

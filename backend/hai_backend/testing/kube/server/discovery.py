@@ -1,4 +1,4 @@
-"""What clients ask before they ask for objects: versions, groups, resources, health, and how strict the server is."""
+"""Answers discovery requests: version, groups, resources, health, and OpenAPI documents."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PARTS: dict[str, tuple[list[str], Body]] = {
 
 
 def answer(resources: Resources, path: str) -> tuple[str, bytes] | None:
-    """Content type and body, or None when the path is none of these."""
+    """Return content type and body; None if the path is not a discovery path."""
     path = path.rstrip("/")
     if path.startswith(_HEALTH):
         return "text/plain", b"ok"
@@ -52,9 +52,9 @@ def _document(resources: Resources, path: str) -> Body | None:
         return {"paths": {p: {"serverRelativeURL": f"/openapi/v3/{p}"} for p in _roots(resources)}}
     if path.startswith("/openapi/v3/"):
         return _openapi(resources, path.removeprefix("/openapi/v3/"))
-    steps = path.split("/")[1:]
-    if steps[0] == "apis" and len(steps) == 2 and steps[1] in groups:
-        return {"kind": "APIGroup", "apiVersion": "v1", **_group(steps[1], groups[steps[1]])}
+    segments = path.split("/")[1:]
+    if segments[0] == "apis" and len(segments) == 2 and segments[1] in groups:
+        return {"kind": "APIGroup", "apiVersion": "v1", **_group(segments[1], groups[segments[1]])}
     return _resource_list(resources, path[1:])
 
 
@@ -64,19 +64,19 @@ def _group(name: str, versions: set[str]) -> Body:
 
 
 def _roots(resources: Resources) -> dict[str, list[Resource]]:
-    found: dict[str, list[Resource]] = {}
+    roots: dict[str, list[Resource]] = {}
     for resource in resources.all:
         start = "apis/" if resource.group else "api/"
-        found.setdefault(start + resource.api_version, []).append(resource)
-    return found
+        roots.setdefault(start + resource.api_version, []).append(resource)
+    return roots
 
 
 def _resource_list(resources: Resources, root: str) -> Body | None:
-    here = _roots(resources).get(root)
-    if here is None:
+    members = _roots(resources).get(root)
+    if members is None:
         return None
-    rows = [row for resource in here for row in _rows(resource)]
-    version = here[0].api_version
+    rows = [row for resource in members for row in _rows(resource)]
+    version = members[0].api_version
     return {
         "kind": "APIResourceList",
         "apiVersion": "v1",
@@ -99,11 +99,11 @@ def _rows(resource: Resource) -> list[Body]:
 
 
 def _openapi(resources: Resources, root: str) -> Body | None:
-    """Says no more than that every kind can be patched and that the server checks fields."""
-    here = _roots(resources).get(root)
-    if here is None:
+    """Return a document which says only that each kind can be patched and that the server validates fields."""
+    members = _roots(resources).get(root)
+    if members is None:
         return None
-    paths = {f"/{root}/{r.plural}/{{name}}": {"patch": _operation(r)} for r in here}
+    paths = {f"/{root}/{r.plural}/{{name}}": {"patch": _operation(r)} for r in members}
     return {"openapi": "3.0.0", "info": {"title": "fake", "version": "v1.36.2"}, "paths": paths}
 
 

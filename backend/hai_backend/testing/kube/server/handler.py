@@ -1,4 +1,4 @@
-"""From a call to its answer: one row a verb."""
+"""Executes requests on the API, one method per verb."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _JSON = "application/json"
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What goes over the wire."""
+    """The response to a request."""
 
     code: int
     body: bytes
@@ -31,7 +31,7 @@ class Reply:
 
 
 class RequestHandler:
-    """Everything but streams."""
+    """Executes all requests except streams."""
 
     def __init__(self, api: Api, pods: Pods, logs: LogSource) -> None:
         self._api = api
@@ -39,82 +39,82 @@ class RequestHandler:
         self._logs = logs
         self.lists = Lists(api.store)
 
-    def perform(self, call: RequestInfo, form: str, body: bytes) -> Reply:
-        """Raises ApiError."""
-        match call.verb:
-            case "get" if call.subresource == "log":
-                return Reply(200, self._logs.read(log_options(self._api, call)), "text/plain")
+    def perform(self, info: RequestInfo, form: str, body: bytes) -> Reply:
+        """Execute a request. Raises ApiError."""
+        match info.verb:
+            case "get" if info.subresource == "log":
+                return Reply(200, self._logs.read(log_options(self._api, info)), "text/plain")
             case "get":
-                return Reply(200, self._get(call).encoded())
+                return Reply(200, self._get(info).encoded())
             case "list":
-                return self._list(call)
+                return self._list(info)
             case "create":
-                return self._create(call, _parsed(body, form))
+                return self._create(info, _parsed(body, form))
             case "update":
-                return self._update(call, _parsed(body, form))
+                return self._update(info, _parsed(body, form))
             case "patch":
-                return self._patch(call, form, body)
+                return self._patch(info, form, body)
             case "delete":
-                return self._delete(call, _parsed(body, form) if body else {})
-        return self._delete_many(call, _parsed(body, form) if body else {})
+                return self._delete(info, _parsed(body, form) if body else {})
+        return self._delete_many(info, _parsed(body, form) if body else {})
 
-    def follow_log(self, call: RequestInfo) -> AsyncIterator[bytes]:
-        """The log, and what is added to it. Raises ApiError."""
-        return self._logs.follow(log_options(self._api, call))
+    def follow_log(self, info: RequestInfo) -> AsyncIterator[bytes]:
+        """Stream a log. Raises ApiError."""
+        return self._logs.follow(log_options(self._api, info))
 
-    def _get(self, call: RequestInfo) -> StoredObject:
-        found = self._api.store.get(call.resource, call.namespace, call.name)
+    def _get(self, info: RequestInfo) -> StoredObject:
+        found = self._api.store.get(info.resource, info.namespace, info.name)
         if found is None:
-            raise not_found(call.resource, call.name)
+            raise not_found(info.resource, info.name)
         return found
 
-    def _list(self, call: RequestInfo) -> Reply:
-        version = call.query.get("resourceVersion") or "0"
+    def _list(self, info: RequestInfo) -> Reply:
+        version = info.query.get("resourceVersion") or "0"
         if version.isdecimal() and int(version) > self._api.store.revision:
             raise revision_too_large(int(version), self._api.store.revision)
-        return Reply(200, self._list_body(call))
+        return Reply(200, self._list_body(info))
 
-    def _list_body(self, call: RequestInfo) -> bytes:
-        return self.lists.answer(call.resource, call.namespace, call.query)
+    def _list_body(self, info: RequestInfo) -> bytes:
+        return self.lists.answer(info.resource, info.namespace, info.query)
 
-    def _create(self, call: RequestInfo, body: Any) -> Reply:
-        if call.subresource == "binding":
-            return _json(201, self._pods.bind(self._get(call), body))
-        if call.subresource == "eviction":
-            return _json(201, self._pods.evict(self._get(call), body))
-        if call.name:
+    def _create(self, info: RequestInfo, body: Any) -> Reply:
+        if info.subresource == "binding":
+            return _json(201, self._pods.bind(self._get(info), body))
+        if info.subresource == "eviction":
+            return _json(201, self._pods.evict(self._get(info), body))
+        if info.name:
             raise ApiError(405, "the server does not allow this method on the requested resource")
-        made = self._api.writes.create(call.resource, call.namespace, body, call.dry_run)
+        made = self._api.writes.create(info.resource, info.namespace, body, info.dry_run)
         return Reply(201, made.encoded())
 
-    def _update(self, call: RequestInfo, body: Any) -> Reply:
+    def _update(self, info: RequestInfo, body: Any) -> Reply:
         made, new = self._api.writes.replace(
-            call.resource, call.namespace, call.name, body, call.subresource, call.dry_run
+            info.resource, info.namespace, info.name, body, info.subresource, info.dry_run
         )
         return Reply(201 if new else 200, made.encoded())
 
-    def _patch(self, call: RequestInfo, form: str, body: bytes) -> Reply:
+    def _patch(self, info: RequestInfo, form: str, body: bytes) -> Reply:
         made = self._api.writes.patch(
-            call.resource, call.namespace, call.name, form, body, call.subresource, call.dry_run
+            info.resource, info.namespace, info.name, form, body, info.subresource, info.dry_run
         )
         return Reply(200, made.encoded())
 
-    def _delete(self, call: RequestInfo, body: Any) -> Reply:
-        options = Options.read(body, call.query)
-        remaining = self._api.deletes.delete(call.resource, call.namespace, call.name, options)
+    def _delete(self, info: RequestInfo, body: Any) -> Reply:
+        options = Options.read(body, info.query)
+        remaining = self._api.deletes.delete(info.resource, info.namespace, info.name, options)
         return (
             Reply(200, remaining.encoded())
             if isinstance(remaining, StoredObject)
             else _json(200, remaining)
         )
 
-    def _delete_many(self, call: RequestInfo, body: Any) -> Reply:
-        labels, fields = call.query.get("labelSelector", ""), call.query.get("fieldSelector", "")
-        selected = selection(call.resource, labels, fields)
-        options = Options.read(body, call.query)
-        deleted = self._api.deletes.delete_many(call.resource, call.namespace, selected, options)
+    def _delete_many(self, info: RequestInfo, body: Any) -> Reply:
+        labels, fields = info.query.get("labelSelector", ""), info.query.get("fieldSelector", "")
+        selected = selection(info.resource, labels, fields)
+        options = Options.read(body, info.query)
+        deleted = self._api.deletes.delete_many(info.resource, info.namespace, selected, options)
         meta = {"resourceVersion": str(self._api.store.revision)}
-        return Reply(200, encode_list(call.resource, meta, deleted))
+        return Reply(200, encode_list(info.resource, meta, deleted))
 
 
 def _parsed(body: bytes, form: str = _JSON) -> Any:

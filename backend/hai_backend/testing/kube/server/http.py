@@ -1,4 +1,4 @@
-"""The API server: real HTTP on a loopback socket."""
+"""The API server: HTTP on a loopback socket."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hai_backend.testing.kube.watch import Lines, Watch, WatchOptions
 
 
 def error_response(error: ApiError) -> web.Response:
-    """An error as its Status body."""
+    """Return the response for an error, with its Status body."""
     seconds = error.retry_after
     headers = {"Retry-After": str(seconds)} if seconds is not None else None
     body = json.dumps(error.status()).encode()
@@ -31,19 +31,19 @@ def error_response(error: ApiError) -> web.Response:
 
 
 def abort_connection(request: web.BaseRequest) -> None:
-    """Break the connection."""
+    """Break the connection of a request."""
     if request.transport is not None:
         request.transport.abort()
 
 
 def disconnect(request: web.BaseRequest) -> web.Response:
-    """No answer: the connection is broken."""
+    """Break the connection instead of sending a response."""
     abort_connection(request)
     return web.Response()
 
 
 async def send_half(request: web.BaseRequest, reply: Reply) -> web.StreamResponse:
-    """Half of an answer; then the connection ends."""
+    """Send half of a response, then close the connection."""
     response = web.StreamResponse(status=reply.code, headers={"Content-Type": reply.form})
     response.content_length = len(reply.body)
     await response.prepare(request)
@@ -54,13 +54,13 @@ async def send_half(request: web.BaseRequest, reply: Reply) -> web.StreamRespons
 
 
 _STOP_SECONDS = 1.0
-_FAULT_DELAY_SECONDS = 1.0  # after which a stream with a fault breaks
-_LARGEST_BODY = 3 << 20
+_FAULT_DELAY_SECONDS = 1.0  # until a faulty stream breaks
+_MAX_BODY_BYTES = 3 << 20
 _STREAM = {"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
 
 
 class Server:
-    """Answers requests; may be stopped and started again at the same address."""
+    """The HTTP server. It may be stopped and started again at the same address."""
 
     def __init__(self, api: Api, handler: RequestHandler, lag: int) -> None:
         self._api = api
@@ -78,7 +78,7 @@ class Server:
         return f"http://127.0.0.1:{self.port}"
 
     async def start(self) -> None:
-        """Listen, at the same port as before if there was one."""
+        """Listen; after a stop, at the same port as before."""
         server = web.Server(self._handle, handler_cancellation=True, request_factory=_request)
         self._runner = web.ServerRunner(server, shutdown_timeout=_STOP_SECONDS)
         await self._runner.setup()
@@ -87,7 +87,7 @@ class Server:
         self.port = int(self._runner.addresses[0][1])
 
     async def stop(self) -> None:
-        """End all connections, as a server that is killed."""
+        """Abort all connections, as if the server were killed."""
         if self._runner is None or self._runner.server is None:
             return
         for connection in self._runner.server.connections:
@@ -102,7 +102,7 @@ class Server:
         except ApiError as error:
             return error_response(error)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
-            # The fake's own fault: the cluster's end says so
+            # A bug of the fake cluster, which FakeCluster reports when it ends
             self._api.store.failures.append(error)
             return error_response(ApiError(500, f"the fake server failed: {error!r}"))
 
@@ -112,27 +112,27 @@ class Server:
         if found is not None:
             self._log_request(request, None)
             return web.Response(body=found[1], content_type=found[0])
-        call = parse_request(self._api.resources, request.method, path, query)
-        self._log_request(request, call)
-        fault = self.faults.decide(call)
+        info = parse_request(self._api.resources, request.method, path, query)
+        self._log_request(request, info)
+        fault = self.faults.decide(info)
         if isinstance(fault, Answer):
             raise fault.error()
         if isinstance(fault, Delay):
             await pause(self._api.timers, fault.seconds)
         if fault == Close():
             return disconnect(request)
-        return await self._execute(request, call, fault)
+        return await self._execute(request, info, fault)
 
     async def _execute(
-        self, request: web.BaseRequest, call: RequestInfo, fault: Fault | None
+        self, request: web.BaseRequest, info: RequestInfo, fault: Fault | None
     ) -> web.StreamResponse:
-        if call.verb == "watch":
-            return await self._stream_watch(request, call, fault)
-        if call.subresource == "log" and call.query.get("follow") == "true":
-            return await self._stream_log(request, call)
+        if info.verb == "watch":
+            return await self._stream_watch(request, info, fault)
+        if info.subresource == "log" and info.query.get("follow") == "true":
+            return await self._stream_log(request, info)
         body = await request.read()
         form = request.headers.get("Content-Type", "").partition(";")[0]
-        reply = self._handler.perform(call, form, body)
+        reply = self._handler.perform(info, form, body)
         if isinstance(fault, Close):
             return disconnect(request)
         if isinstance(fault, Truncate):
@@ -140,9 +140,9 @@ class Server:
         return web.Response(status=reply.code, body=reply.body, content_type=reply.form)
 
     async def _stream_watch(
-        self, request: web.BaseRequest, call: RequestInfo, fault: Fault | None
+        self, request: web.BaseRequest, info: RequestInfo, fault: Fault | None
     ) -> web.StreamResponse:
-        options = WatchOptions.parse(call.resource, call.namespace, _watch_query(call))
+        options = WatchOptions.parse(info.resource, info.namespace, _watch_query(info))
         watch = Watch(options, self._api.store, self._api.timers, self._lag)
         watch.disturb = lambda lines: self._disturb(watch, lines)
         response = web.StreamResponse(headers=_STREAM)
@@ -155,16 +155,16 @@ class Server:
             await watch.run(response.write)
             await response.write_eof()
         except ConnectionError:
-            pass  # the client has gone
+            pass  # the client has disconnected
         finally:
             self.watches.discard(watch)
         return response
 
     def _disturb(self, watch: Watch, lines: Lines) -> Lines:
-        return self.watch_faults.disturbed(watch, lines)
+        return self.watch_faults.apply(watch, lines)
 
-    async def _stream_log(self, request: web.BaseRequest, call: RequestInfo) -> web.StreamResponse:
-        chunks = self._handler.follow_log(call)
+    async def _stream_log(self, request: web.BaseRequest, info: RequestInfo) -> web.StreamResponse:
+        chunks = self._handler.follow_log(info)
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         response.enable_chunked_encoding()
         await response.prepare(request)
@@ -173,13 +173,13 @@ class Server:
                 await response.write(chunk)
             await response.write_eof()
         except ConnectionError:
-            pass  # the client has gone
+            pass  # the client has disconnected
         return response
 
-    def _log_request(self, request: web.BaseRequest, call: RequestInfo | None) -> None:
-        verb = call.verb if call is not None else request.method.lower()
+    def _log_request(self, request: web.BaseRequest, info: RequestInfo | None) -> None:
+        verb = info.verb if info is not None else request.method.lower()
         object_ref = (
-            (call.resource.plural, call.namespace, call.name) if call is not None else ("", "", "")
+            (info.resource.plural, info.namespace, info.name) if info is not None else ("", "", "")
         )
         agent = request.headers.get("User-Agent", "")
         self.request_log.add(
@@ -190,13 +190,13 @@ class Server:
 def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
     loop = asyncio.get_running_loop()
     return web.BaseRequest(
-        *(message, payload, protocol, writer, task, loop), client_max_size=_LARGEST_BODY
+        *(message, payload, protocol, writer, task, loop), client_max_size=_MAX_BODY_BYTES
     )
 
 
-def _watch_query(call: RequestInfo) -> dict[str, str]:
-    """A watch of one name is a watch with a field selector."""
-    query = dict(call.query)
-    if call.name:
-        query["fieldSelector"] = f"metadata.name={call.name}"
+def _watch_query(info: RequestInfo) -> dict[str, str]:
+    """Return the query of a watch. A watch of one object is a watch with a field selector."""
+    query = dict(info.query)
+    if info.name:
+        query["fieldSelector"] = f"metadata.name={info.name}"
     return query

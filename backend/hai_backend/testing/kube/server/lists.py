@@ -1,4 +1,4 @@
-"""Lists: selected, sorted, and in pages that all show the same revision."""
+"""Answers list requests. All pages of a list show the same revision."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from hai_backend.testing.kube.resources import Resource
 from hai_backend.testing.kube.storage.selectors import selection
 from hai_backend.testing.kube.storage.store import Store, StoredObject
 
-_MAX_SNAPSHOTS = 64  # lists in pages that may be under way; the oldest expires
+_MAX_SNAPSHOTS = 64  # lists with further pages; beyond that the oldest expires
 
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
-    """What is left of a list in pages."""
+    """A list, for requests of its further pages."""
 
     revision: int
     objects: list[StoredObject]
@@ -28,7 +28,7 @@ class _Snapshot:
 
 
 class Lists:
-    """Answers lists as encoded bytes."""
+    """Answers list requests with encoded bytes."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -36,7 +36,7 @@ class Lists:
         self._numbers = itertools.count(1)
 
     def answer(self, resource: Resource, namespace: str, query: Mapping[str, str]) -> bytes:
-        """The list that a query asks for. Raises ApiError 400, or 410 for an old continue token."""
+        """Return the requested page. Raises ApiError 400, or 410 for an old continue token."""
         limit = _int_parameter(query, "limit")
         start = 0
         if token := query.get("continue"):
@@ -52,18 +52,18 @@ class Lists:
         return encode_list(resource, meta, objects[start:end])
 
     def expire(self) -> None:
-        """Every list in pages that is under way gets 410 for its next page."""
+        """Let all continue tokens expire."""
         self._snapshots.clear()
 
     def _snapshot(self, resource: Resource, namespace: str, query: Mapping[str, str]) -> _Snapshot:
         labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
         selected = selection(resource, labels, fields)
-        found = [
+        objects = [
             s
             for s in self._store.sorted_objects(resource)
             if (not namespace or s.namespace == namespace) and (selected is None or selected(s))
         ]
-        return _Snapshot(self._store.revision, found, selected is not None)
+        return _Snapshot(self._store.revision, objects, selected is not None)
 
     def _continue_token(self, snapshot: _Snapshot, start: int) -> str:
         number = next(self._numbers)
@@ -84,7 +84,7 @@ class Lists:
 
 
 def encode_list(resource: Resource, meta: Body, objects: list[StoredObject]) -> bytes:
-    """A list of objects that are encoded already."""
+    """Encode a list from the encoded bodies of its objects."""
     head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": meta}
     return (
         json.dumps(head).encode()[:-1]

@@ -1,6 +1,7 @@
-"""Bodies in the binary form of Kubernetes, as Helm writes its releases: only of the kinds that it sends so.
+"""Decodes protobuf bodies, of the kinds that Helm sends in this form.
 
-The envelope is `k8s`, a zero, and a message with kind and raw bytes; fields are those of the published .proto files.
+The envelope is `k8s`, a zero byte, and a message with kind and raw bytes. Field numbers are those of the published
+.proto files.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _MESSAGES: Mapping[str, Mapping[str, tuple[int, int | str]]] = {
 
 
 def read(body: bytes) -> Any:
-    """The body as it would be in JSON. Raises ValueError."""
+    """Decode a body to the value of its JSON form. Raises ValueError."""
     try:
         envelope = _message("Unknown", body.removeprefix(MAGIC))
         meta: Any = envelope.typeMeta  # type: ignore[attr-defined]
@@ -46,7 +47,7 @@ def read(body: bytes) -> Any:
             **_plain(_message(meta.kind, envelope.raw)),  # type: ignore[attr-defined]
         }
     except (DecodeError, KeyError) as error:
-        raise ValueError(f"not understood: {error}") from error
+        raise ValueError(f"cannot be decoded: {error}") from error
 
 
 def _message(name: str, raw: bytes) -> Message:
@@ -57,7 +58,7 @@ def _message(name: str, raw: bytes) -> Message:
 
 
 def _plain(message: Message) -> dict[str, Any]:
-    """Maps travel as lists of pairs, and what is not set as an empty text."""
+    """Convert a message to its JSON form: lists of pairs become maps, and empty metadata is removed."""
     made = MessageToDict(message)
     if "metadata" in made:
         made["metadata"] = {key: value for key, value in made["metadata"].items() if value}

@@ -1,4 +1,4 @@
-"""What has been asked of the server, and by whom."""
+"""The log of requests to the server."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _CAPACITY = 100_000
 
 @dataclass(frozen=True, slots=True)
 class LoggedRequest:
-    """One request."""
+    """A request in the log."""
 
-    verb: str  # as RBAC names it; for paths without objects the method, in lower case
+    verb: str  # as RBAC names it; for paths without objects the HTTP method in lower case
     path: str
     resource: str
     namespace: str
@@ -22,7 +22,7 @@ class LoggedRequest:
 
 
 class RequestLog:
-    """The newest requests, in order, and how many there were."""
+    """The newest requests, in order, and the number of all requests."""
 
     def __init__(self) -> None:
         self._requests: deque[LoggedRequest] = deque(maxlen=_CAPACITY)
@@ -35,7 +35,7 @@ class RequestLog:
     def find(
         self, verb: str = "", resource: str = "", name: str = "", agent: str = ""
     ) -> list[LoggedRequest]:
-        """Requests that match everything that is given; `agent` is a part of the user agent."""
+        """Return the requests that match all arguments; `agent` matches a part of the user agent."""
         return [
             r
             for r in self._requests

@@ -1,4 +1,4 @@
-"""May this be created here: namespaces that exist and stay, priority classes that exist."""
+"""Admission of new objects: checks namespaces and Secrets, and sets node ports and priorities."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SYSTEM = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_0
 
 
 def check_body(resource: Resource, namespace: str, body: Any) -> Body:
-    """The body is what the path says. Raises ApiError 400."""
+    """Check that a body fits the path of its request, and return it. Raises ApiError 400."""
     if not isinstance(body, dict) or not isinstance(body.get("metadata") or {}, dict):
         raise ApiError(400, f"the body is not a {resource.kind}")
     kind, version = body.get("kind"), body.get("apiVersion")
@@ -33,7 +33,7 @@ def check_body(resource: Resource, namespace: str, body: Any) -> Body:
 
 
 def check_secret(resource: Resource, body: Body) -> None:
-    """Raises ApiError 400 when data are not in base64."""
+    """Raise ApiError 400 if the data of a Secret are not base64."""
     for value in (body.get("data") or {}).values() if resource.kind == "Secret" else ():
         try:
             base64.b64decode(value, validate=True)
@@ -42,7 +42,7 @@ def check_secret(resource: Resource, body: Body) -> None:
 
 
 def check_namespace(store: Store, resource: Resource, namespace: str, name: str) -> None:
-    """Raises 404 when there is no such namespace, 403 while it is being deleted."""
+    """Raise ApiError 404 if the namespace does not exist, 403 while it is being deleted."""
     if not resource.namespaced:
         return
     namespace_object = store.get(store.resources["namespaces"], "", namespace)
@@ -58,7 +58,7 @@ def check_namespace(store: Store, resource: Resource, namespace: str, name: str)
 
 
 def with_node_ports(store: Store, resource: Resource, body: Body) -> Body:
-    """A service with a port of the nodes for each of its own. Raises 422 when one is taken."""
+    """Return a Service with a node port for each port. Raises ApiError 422 if a requested one is in use."""
     if resource.kind != "Service" or dig(body, "spec.type") not in ("NodePort", "LoadBalancer"):
         return body
     used = {
@@ -79,15 +79,17 @@ def with_node_ports(store: Store, resource: Resource, body: Body) -> Body:
 
 
 def with_priority(store: Store, resource: Resource, body: Body) -> Body:
-    """A pod with the priority of its class. Raises 403 when there is no such class."""
+    """Return a pod with the priority of its class. Raises ApiError 403 if the class does not exist."""
     class_name = dig(body, "spec.priorityClassName", "") if resource.kind == "Pod" else ""
     if not class_name:
         return body
-    found = store.get(store.resources["priorityclasses"], "", class_name)
-    if found is None and class_name not in _SYSTEM:
+    priority_class = store.get(store.resources["priorityclasses"], "", class_name)
+    if priority_class is None and class_name not in _SYSTEM:
         name = str(body["metadata"]["name"])
         raise forbidden(resource, name, f"no PriorityClass with name {class_name} was found")
-    value = found.body["value"] if found is not None else _SYSTEM[class_name]
-    policy = found.body["preemptionPolicy"] if found is not None else "PreemptLowerPriority"
+    if priority_class is None:
+        value, policy = _SYSTEM[class_name], "PreemptLowerPriority"
+    else:
+        value, policy = priority_class.body["value"], priority_class.body["preemptionPolicy"]
     spec = {**body["spec"], "priority": value, "preemptionPolicy": policy}
     return revised(body, spec=spec)

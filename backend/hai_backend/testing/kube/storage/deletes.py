@@ -1,4 +1,4 @@
-"""Deleting: preconditions, grace, finalizers, and in which order an object and its dependents go."""
+"""Deletes objects, with preconditions, grace periods, finalizers and propagation policies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FINALIZERS = {"Foreground": FOREGROUND, "Orphan": ORPHAN}
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """DeleteOptions, from the body of the request or its query."""
+    """DeleteOptions of a request."""
 
     grace: int | None = None
     propagation: str = ""
@@ -29,7 +29,10 @@ class Options:
 
     @staticmethod
     def read(body: Any, query: Any) -> Options:
-        """The body wins. Raises ApiError 400, 422."""
+        """Read the options from the body and the query; those of the body take precedence.
+
+        Raises ApiError 400 or 422.
+        """
         body = body if isinstance(body, dict) else {}
         grace = body.get("gracePeriodSeconds", query.get("gracePeriodSeconds"))
         propagation = body.get("propagationPolicy") or query.get("propagationPolicy") or ""
@@ -48,7 +51,7 @@ class Options:
 
 
 class Deletes:
-    """DELETE of one object or of many."""
+    """Deletes one object or many."""
 
     def __init__(self, store: Store, timers: Timers) -> None:
         self._store = store
@@ -57,7 +60,7 @@ class Deletes:
     def delete(
         self, resource: Resource, namespace: str, name: str, options: Options
     ) -> Body | StoredObject:
-        """What the request is answered with. Raises ApiError 404, 409."""
+        """Delete an object and return the body of the response. Raises ApiError 404 or 409."""
         stored = self._store.get(resource, namespace, name)
         if stored is None:
             raise not_found(resource, name)
@@ -72,20 +75,20 @@ class Deletes:
     def delete_many(
         self, resource: Resource, namespace: str, selected: Selection | None, options: Options
     ) -> list[StoredObject]:
-        """Everything that is selected, as it was."""
-        found = [
+        """Delete all selected objects, and return them as they were."""
+        selection = [
             s
             for s in self._store.sorted_objects(resource)
             if (not namespace or s.namespace == namespace) and (selected is None or selected(s))
         ]
-        for stored in found:
+        for stored in selection:
             now = self._store.get(resource, *stored.key)
             if now is not None and not options.dry_run:
                 self._start_deletion(now, options)
-        return found
+        return selection
 
     def delete_if_current(self, stored: StoredObject, grace: int | None = None) -> None:
-        """What controllers do: delete this very object, if it is still there."""
+        """Delete exactly this object, if it still exists. For controllers."""
         now = self._store.get(stored.resource, *stored.key)
         if now is not None and now.uid == stored.uid:
             self._start_deletion(now, Options(grace=grace))
@@ -135,7 +138,7 @@ def _finalizers(stored: StoredObject, propagation: str) -> list[str]:
 
 
 def _grace(pod: StoredObject, options: Options) -> int | None:
-    """Seconds that the pod still has; None when it is going already and need not go sooner."""
+    """Return the grace period of a pod in seconds; None if it is being deleted with a period that is not longer."""
     unscheduled = not dig(pod.body, "spec.nodeName")
     over = dig(pod.body, "status.phase") in ("Succeeded", "Failed")
     grace = 0 if unscheduled or over else options.grace

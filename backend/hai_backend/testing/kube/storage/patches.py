@@ -1,4 +1,4 @@
-"""JSON patch (RFC 6902) and merge patch (RFC 7386)."""
+"""Applies JSON patches (RFC 6902), merge patches (RFC 7386) and strategic merge patches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hai_backend.testing.kube.errors import ApiError
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
-    """A new value; null takes a member away, lists are replaced."""
+    """Return the patched value. Null removes a member, and lists are replaced."""
     if not isinstance(patch, dict):
         return patch
     made = dict(target) if isinstance(target, dict) else {}
@@ -23,19 +23,19 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 
 def json_patch(target: Body, operations: list[Body]) -> Body:
-    """A new value; ApiError 422 when an operation does not fit, 400 when it is none."""
+    """Return the patched value. Raises ApiError 422 if an operation fails, 400 if it is invalid."""
     made: Any = copy.deepcopy(target)
     for operation in operations:
         try:
             made = _apply(made, operation)
         except (KeyError, IndexError, ValueError, TypeError) as error:
-            raise _unfit(operation, error) from error
+            raise _operation_error(operation, error) from error
     if not isinstance(made, dict):
         raise ApiError(422, "the patched value is not an object")
     return made
 
 
-def _unfit(operation: Body, error: Exception) -> ApiError:
+def _operation_error(operation: Body, error: Exception) -> ApiError:
     if not isinstance(operation, dict) or "op" not in operation or "path" not in operation:
         return ApiError(400, f"the operation {operation} has no op or path")
     message = f"the server rejected our request due to an error in our request: {error}"
@@ -126,7 +126,7 @@ _DIRECTIVES = ("$patch", "$retainKeys")
 
 
 def strategic_merge(target: Any, patch: Body) -> Body:
-    """A new value."""
+    """Return the patched value."""
     made: Body = dict(target) if isinstance(target, dict) else {}
     match patch.get("$patch"):
         case "replace":
@@ -194,7 +194,7 @@ def _merge_row(made: list[Body], key: str, row: Body) -> None:
 
 
 def _apply_order(made: Body, patch: Body) -> None:
-    """$setElementOrder: entries that it names stand in its order, others keep behind them."""
+    """Apply $setElementOrder: the named entries come first, in that order, then all others."""
     for name, order in patch.items():
         list_name = name.removeprefix("$setElementOrder/")
         if list_name == name or not isinstance(rows := made.get(list_name), list):

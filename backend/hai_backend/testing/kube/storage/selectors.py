@@ -22,28 +22,28 @@ _FIELD = re.compile(r"([\w.]+)(==|=|!=)(.*)$")
 
 
 def label_selector(text: str) -> Callable[[Labels], bool]:
-    """A selector as in a query: `a=b,c in (d,e),!f`."""
+    """Parse a selector of a query, as in `a=b,c in (d,e),!f`."""
     parts = [p.strip() for p in _COMMA.split(text) if p.strip()]
     tests = [_label_test(part) for part in parts]
     return lambda labels: all(test(labels) for test in tests)
 
 
-def selects(selector: Body | None) -> Callable[[Labels], bool]:
-    """A selector as in an object: matchLabels and matchExpressions; none selects nothing, an empty one all."""
+def object_selector(selector: Body | None) -> Callable[[Labels], bool]:
+    """Parse a selector of an object. None selects nothing, and an empty selector selects everything."""
     if selector is None:
         return lambda labels: False
-    wanted: Labels = selector.get("matchLabels") or {}
+    match_labels: Labels = selector.get("matchLabels") or {}
     tests = [expression(e) for e in selector.get("matchExpressions") or []]
 
     def test(labels: Labels) -> bool:
-        equal = all(labels.get(k) == v for k, v in wanted.items())
+        equal = all(labels.get(k) == v for k, v in match_labels.items())
         return equal and all(t(labels) for t in tests)
 
     return test
 
 
 def expression(row: Body) -> Callable[[Labels], bool]:
-    """One of matchExpressions, of a label selector or of a node selector."""
+    """Parse an entry of matchExpressions, of a label selector or of a node selector."""
     key, operator, values = row["key"], row["operator"], row.get("values") or []
     match operator:
         case "In":
@@ -62,7 +62,7 @@ def expression(row: Body) -> Callable[[Labels], bool]:
 
 
 def selection(resource: Resource, labels: str, fields: str) -> Selection | None:
-    """What a list, watch or delete-collection is about; None when it is about everything."""
+    """Parse the selectors of a list, watch or delete-collection; None if there are none."""
     if not labels and not fields:
         return None
     by_label, by_field = label_selector(labels), _field_selector(resource, fields)
@@ -103,7 +103,7 @@ def _field_test(resource: Resource, part: str) -> Selection:
 
 
 def field(body: Body, path: str) -> str:
-    """A field as selectors compare it."""
+    """Return a field as text, as selectors compare it."""
     value = dig(body, path, "")
     if path == "source":
         value = dig(body, "source.component", "")

@@ -1,7 +1,7 @@
-"""All objects, one counter of revisions, and who must hear of a change.
+"""Stores all objects with a counter of revisions, and notifies controllers and watches of changes.
 
-An object is encoded once at most; lists and watches only put the bytes together. Controllers hear of
-changes in order and after the request that made them, as they would by a watch.
+An object is encoded at most once; lists and watches only join the bytes. Controllers are notified of
+changes in order, after the request that caused them, as by a watch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 class StoredObject:
-    """An object as it is at one revision. Its body has no kind and apiVersion, as in lists of the real server."""
+    """An object at one revision. Its body has no kind and apiVersion, as in lists of the real server."""
 
     __slots__ = ("_encoded_body", "body", "key", "resource", "revision")
 
@@ -34,7 +34,7 @@ class StoredObject:
 
     @property
     def encoded_body(self) -> bytes:
-        """Encoded, once, when somebody wants to see it."""
+        """The encoded body, computed at the first access."""
         if self._encoded_body is None:
             self._encoded_body = _encode(self.body).encode()
         return self._encoded_body
@@ -61,14 +61,14 @@ class StoredObject:
         return "deletionTimestamp" in self.body["metadata"]
 
     def encoded(self) -> bytes:
-        """With kind and apiVersion, as a get answers it."""
+        """Return the encoded object with kind and apiVersion, as in the response to a get."""
         head = f'{{"kind":"{self.resource.kind}","apiVersion":"{self.resource.api_version}",'
         return head.encode() + self.encoded_body[1:]
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """ADDED, MODIFIED or DELETED, with the object before and after (of a deleted one: its last state)."""
+    """A change of an object, of type ADDED, MODIFIED or DELETED. `stored` of a deleted object is its last state."""
 
     type: str
     stored: StoredObject
@@ -80,12 +80,12 @@ class Change:
 
 
 class History:
-    """The newest changes, numbered; older ones are gone, and `oldest` says from which revision on it is complete."""
+    """The newest changes of one kind, numbered. `oldest` is the revision from which on the history is complete."""
 
     def __init__(self, window: int) -> None:
         self._changes: deque[Change] = deque()
         self._window = window
-        self._first = 0  # the number of the leftmost change
+        self._first = 0  # number of the first change that is still known
         self.oldest = 0
         self.readers: set[Callable[[], None]] = set()
 
@@ -95,7 +95,7 @@ class History:
 
     @property
     def end(self) -> int:
-        """The number that the next change gets."""
+        """The number of the next change."""
         return self._first + len(self._changes)
 
     def append(self, change: Change) -> None:
@@ -109,7 +109,7 @@ class History:
         return self._changes[number - self._first]
 
     def after(self, revision: int) -> int:
-        """The number of the first change later than a revision."""
+        """Return the number of the first change after a revision."""
         number = self.end
         for change in reversed(self._changes):
             if change.revision <= revision:
@@ -118,7 +118,7 @@ class History:
         return number
 
     def expire(self, revision: int) -> None:
-        """Forget everything up to now; watches that have read it go on."""
+        """Forget all changes so far. Watches that have read them continue."""
         self._first = self.end
         self._changes.clear()
         self.oldest = revision
@@ -132,7 +132,7 @@ Listener = Callable[[Change], None]
 
 
 class Store:
-    """What etcd and the watch cache are to the real server."""
+    """The object store, in place of etcd and the watch cache of a real server."""
 
     def __init__(self, resources: Resources, window: int = 10_000) -> None:
         self.resources = resources
@@ -143,8 +143,9 @@ class Store:
         self._by_uid: dict[str, StoredObject] = {}
         self._listeners: dict[Resource, list[Listener]] = {r: [] for r in resources.all}
         self._undelivered: deque[Change] = deque()
-        # of controllers: the cluster raises them at its end
-        self.failures: list[BaseException] = []
+        self.failures: list[
+            BaseException
+        ] = []  # of controllers; the cluster raises them when it ends
         self._write_waiters: list[asyncio.Future[None]] = []
 
     def get(self, resource: Resource, namespace: str, name: str) -> StoredObject | None:

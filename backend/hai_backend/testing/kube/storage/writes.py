@@ -1,4 +1,4 @@
-"""Creating, replacing and patching objects: the rules between a request and the store."""
+"""Creates, replaces and patches objects by the rules of the API server."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from hai_backend.testing.kube.validation.pods import forbidden_change, required
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
-# What no request changes.
+# Fields that no request can change
 _IMMUTABLE_METADATA = (
     *("name", "namespace", "uid", "creationTimestamp", "generateName"),
     *("deletionTimestamp", "deletionGracePeriodSeconds", "generation"),
@@ -34,7 +34,7 @@ _IMMUTABLE_METADATA = (
 
 
 def apply_patch(old: StoredObject, form: str, patch: Any) -> Body:
-    """What a patch makes of an object. Raises ApiError 400, 415 or 422."""
+    """Return the patched body of an object. Raises ApiError 400, 415 or 422."""
     full_body = {"kind": old.resource.kind, "apiVersion": old.resource.api_version, **old.body}
     if form == JSON_PATCH and isinstance(patch, list):
         return json_patch(full_body, patch)
@@ -44,9 +44,7 @@ def apply_patch(old: StoredObject, form: str, patch: Any) -> Body:
         return strategic_merge(full_body, patch)
     supported = [JSON_PATCH, MERGE_PATCH, *([STRATEGIC] if old.resource.strategic else [])]
     if form in supported:
-        raise ApiError(
-            400, f"error decoding patch: {type(patch).__name__} is not what {form} takes"
-        )
+        raise ApiError(400, f"error decoding patch: {type(patch).__name__} is not valid for {form}")
     raise ApiError(
         415,
         "the body of the request was in an unknown format - accepted media types include: "
@@ -55,7 +53,7 @@ def apply_patch(old: StoredObject, form: str, patch: Any) -> Body:
 
 
 def _metadata(old: StoredObject, new: Body) -> Body:
-    """The client's metadata, with what is the server's."""
+    """Return the metadata of the client with the fields that the server sets."""
     server_fields = {
         k: old.meta[k] for k in (*_IMMUTABLE_METADATA, "resourceVersion") if k in old.meta
     }
@@ -66,7 +64,7 @@ def _metadata(old: StoredObject, new: Body) -> Body:
 
 
 def with_status(old: StoredObject, body: Body) -> Body:
-    """The object with the status of the body."""
+    """Return the object with the status of the body."""
     meta = _metadata(old, {**old.meta, **(body.get("metadata") or {})})
     if "ownerReferences" in old.meta:
         meta["ownerReferences"] = old.meta["ownerReferences"]
@@ -74,14 +72,14 @@ def with_status(old: StoredObject, body: Body) -> Body:
 
 
 def with_spec(old: StoredObject, body: Body) -> Body:
-    """The object that the body makes of it, without its status."""
+    """Return the object with everything of the body except its status."""
     fields = {
         k: v for k, v in body.items() if k not in ("kind", "apiVersion", "metadata", "status")
     }
     if not old.resource.has_status and "status" in body:
         fields["status"] = body["status"]
     made = {"metadata": _metadata(old, body.get("metadata") or {}), **fields}
-    made = defaults.refilled(old.resource, old.body, made)
+    made = defaults.with_update_defaults(old.resource, old.body, made)
     if old.resource.has_status and "status" in old.body:
         made["status"] = old.body["status"]
     if old.resource.counted and made.get("spec") != old.body.get("spec"):
@@ -90,7 +88,7 @@ def with_spec(old: StoredObject, body: Body) -> Body:
 
 
 def immutable_changes(old: StoredObject, made: Body) -> list[Cause]:
-    """What must not change."""
+    """Return the faults of an update that changes immutable fields."""
     if old.resource.kind == "Pod":
         violations = forbidden_change(old.body["spec"], made.get("spec") or {})
     elif old.body.get("immutable") and old.body.get("data") != made.get("data"):
@@ -108,14 +106,14 @@ def immutable_changes(old: StoredObject, made: Body) -> list[Cause]:
 
 
 def is_deletable(body: Body) -> bool:
-    """It was to go, and nothing holds it any more."""
+    """Return whether an object is marked as deleted, and nothing delays its removal."""
     meta = body["metadata"]
     waits = meta.get("deletionGracePeriodSeconds") or (body.get("spec") or {}).get("finalizers")
     return "deletionTimestamp" in meta and not meta.get("finalizers") and not waits
 
 
 class Writes:
-    """POST, PUT and PATCH."""
+    """Creates, replaces and patches objects."""
 
     def __init__(self, store: Store, timers: Timers) -> None:
         self._store = store
@@ -124,7 +122,7 @@ class Writes:
     def create(
         self, resource: Resource, namespace: str, body: Any, dry_run: bool = False
     ) -> StoredObject:
-        """A new object. Raises ApiError 400, 403, 404, 409 or 422."""
+        """Create an object. Raises ApiError 400, 403, 404, 409 or 422."""
         body = admission.check_body(resource, namespace, body)
         meta = body.get("metadata") or {}
         if not meta.get("name") and not meta.get("generateName"):
@@ -136,7 +134,7 @@ class Writes:
             raise invalid(resource, "", [row])
         name_argument = str(meta.get("name", ""))
         admission.check_namespace(self._store, resource, namespace, name_argument)
-        made = defaults.created(resource, namespace, body, self._timers.now())
+        made = defaults.with_create_defaults(resource, namespace, body, self._timers.now())
         made = admission.with_priority(self._store, resource, made)
         made = admission.with_node_ports(self._store, resource, made)
         name = made["metadata"]["name"]
@@ -154,7 +152,7 @@ class Writes:
         subresource: str = "",
         dry_run: bool = False,
     ) -> tuple[StoredObject, bool]:
-        """PUT; also answers whether it was created. Raises ApiError 400, 404, 409 or 422."""
+        """Replace an object, and return whether it was created. Raises ApiError 400, 404, 409 or 422."""
         body = admission.check_body(resource, namespace, body)
         if (body.get("metadata") or {}).get("name", name) != name:
             raise ApiError(400, "the name of the object does not match the name on the URL")
@@ -172,10 +170,16 @@ class Writes:
         return self._change(old, body, subresource, dry_run), False
 
     def patch(
-        self, resource: Resource, namespace: str, name: str, form: str, patch: bytes, subresource: str = "",
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        form: str,
+        patch: bytes,
+        subresource: str = "",
         dry_run: bool = False,
-    ) -> StoredObject:  # fmt: skip
-        """PATCH in one of three forms. Raises ApiError 400, 404, 409, 415 or 422."""
+    ) -> StoredObject:
+        """Apply a patch in one of three forms. Raises ApiError 400, 404, 409, 415 or 422."""
         old = self._store.get(resource, namespace, name)
         if old is None:
             raise not_found(resource, name)
@@ -188,7 +192,7 @@ class Writes:
     def set_status(
         self, old: StoredObject, status: Body, metadata: Body | None = None
     ) -> StoredObject:
-        """What controllers do with what they have just read."""
+        """Set the status of an object, if it still exists. For controllers."""
         now = self._store.get(old.resource, *old.key)
         if now is None or now.uid != old.uid:
             return old
@@ -196,7 +200,7 @@ class Writes:
         return self._store.put(old.resource, {**now.body, "metadata": meta, "status": status}, now)
 
     def set_spec(self, old: StoredObject, spec: Body) -> StoredObject:
-        """The same for the spec, without the rules for clients."""
+        """Set the spec of an object without the rules for clients. For controllers."""
         now = self._store.get(old.resource, *old.key)
         if now is None or now.uid != old.uid:
             return old

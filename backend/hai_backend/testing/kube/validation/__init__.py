@@ -1,1 +1,1 @@
-"""Defaults and validation of objects, as the real API server applies them."""
+"""Sets defaults and validates objects, as the real API server does."""

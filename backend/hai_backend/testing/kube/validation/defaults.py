@@ -1,4 +1,4 @@
-"""What the server fills in when an object is created, per kind: defaults, and what admission adds."""
+"""Sets the defaults of new objects, per kind, with those of admission plugins."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from hai_backend.testing.kube.body import (
     UNSCHEDULABLE,
     Body,
     dig,
+    quantity,
     revised,
     stamp,
 )
-from hai_backend.testing.kube.quantities import quantity
 from hai_backend.testing.kube.resources import Resource
 
 
 def new_pod(body: Body) -> Body:
-    """A pod as it is stored first."""
+    """Return a new pod with its defaults."""
     spec = {**_POD_SPEC, **(body.get("spec") or {})}
     spec.setdefault("serviceAccount", spec["serviceAccountName"])
     for part in ("initContainers", "containers"):
@@ -59,7 +59,7 @@ def _container(container: Body) -> Body:
 
 
 def _resources(resources: Body) -> Body:
-    """A limit without a request is a request too."""
+    """Return resources in which a limit without a request is a request too."""
     if "limits" not in resources:
         return resources
     requests = {**resources["limits"], **(resources.get("requests") or {})}
@@ -74,7 +74,7 @@ def _volume(volume: Body) -> Body:
 
 
 def _tolerations(existing: list[Body]) -> list[Body]:
-    """Every pod bears a node that is lost for five minutes, unless it says otherwise."""
+    """Add the default tolerations: a pod tolerates a lost node for five minutes."""
     keys = {t.get("key") for t in existing if t.get("effect") in (None, "", "NoExecute")}
     more = [
         {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
@@ -85,10 +85,10 @@ def _tolerations(existing: list[Body]) -> list[Body]:
 
 
 def qos_class(spec: Body) -> str:
-    """Guaranteed, Burstable or BestEffort."""
+    """Return the QoS class: Guaranteed, Burstable or BestEffort."""
     rows = [c.get("resources") or {} for c in spec.get("containers") or []]
-    named = [{**r.get("requests", {}), **r.get("limits", {})} for r in rows]
-    if not any({"cpu", "memory"} & set(n) for n in named):
+    named_resources = [{**r.get("requests", {}), **r.get("limits", {})} for r in rows]
+    if not any({"cpu", "memory"} & set(n) for n in named_resources):
         return "BestEffort"
     guaranteed = all(
         name in r.get("limits", {}) and quantity(r["limits"][name]) == quantity(r["requests"][name])
@@ -99,21 +99,21 @@ def qos_class(spec: Body) -> str:
 
 
 def grace_of(pod: Body) -> int:
-    """What the pod itself asks for between SIGTERM and SIGKILL."""
+    """Return the grace period of the pod's spec in seconds."""
     return int(dig(pod, "spec.terminationGracePeriodSeconds", 30))
 
 
-_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels: no words
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # without vowels, so that no words arise
 _random = Random()
 
 
 def generated_name(prefix: str) -> str:
-    """A name for generateName."""
+    """Return a random name for generateName."""
     return prefix + "".join(_random.choices(_LETTERS, k=5))
 
 
-def refilled(resource: Resource, old: Body, new: Body) -> Body:
-    """The same for an object that replaces another: what the client left out is as it was, or the default."""
+def with_update_defaults(resource: Resource, old: Body, new: Body) -> Body:
+    """Return an object that replaces `old`. Missing fields get their old value or the default."""
     if resource.kind in ("Pod", "Secret", "PriorityClass"):
         return _FILL[resource.kind](new)
     if resource.kind == "Service":
@@ -124,8 +124,8 @@ def refilled(resource: Resource, old: Body, new: Body) -> Body:
     return new
 
 
-def created(resource: Resource, namespace: str, body: Body, now: float) -> Body:
-    """The body as it is stored first; what the client must not set is dropped."""
+def with_create_defaults(resource: Resource, namespace: str, body: Body, now: float) -> Body:
+    """Return a new object with its defaults, without the fields that a client must not set."""
     meta = dict(body.get("metadata") or {})
     for server_field in (
         "uid",
@@ -152,7 +152,7 @@ def created(resource: Resource, namespace: str, body: Body, now: float) -> Body:
 
 
 def _node(body: Body) -> Body:
-    """A node is not trusted before the node controller has seen it ready."""
+    """Return a new node, with a taint until the node controller has seen that it is ready."""
     spec = dict(body.get("spec") or {})
     taint = {"key": NOT_READY, "effect": "NoSchedule"}
     spec["taints"] = [*(spec.get("taints") or []), taint]

@@ -1,4 +1,4 @@
-"""What the server refuses in an object, all at once: names, labels, owners and data. Pods: see validate_pod."""
+"""Validates names, labels, owners and data of objects."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _DNS_TEXT = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
     "and must start and end with an alphanumeric character"
 )
-_LABELLED = ("Namespace", "Service")  # whose names are single labels
-_LONGEST_DATA = 1 << 20
-_LONGEST_ANNOTATIONS = 256 << 10
+_LABEL_NAMED = ("Namespace", "Service")  # kinds whose names are single DNS labels
+_MAX_DATA_BYTES = 1 << 20
+_MAX_ANNOTATION_BYTES = 256 << 10
 
 Causes = Iterator[Cause]
 
 
 def causes(resource: Resource, body: Body) -> list[Cause]:
-    """Everything that is wrong."""
+    """Return all faults of an object."""
     kind = _KINDS.get(resource.kind, _nothing)
     return [*_metadata(resource, body["metadata"]), *kind(body)]
 
@@ -43,7 +43,7 @@ def _metadata(resource: Resource, meta: Body) -> Causes:
     annotations = meta.get("annotations") or {}
     for key in annotations:
         yield from _key("metadata.annotations", key)
-    if sum(len(k) + len(str(v)) for k, v in annotations.items()) > _LONGEST_ANNOTATIONS:
+    if sum(len(k) + len(str(v)) for k, v in annotations.items()) > _MAX_ANNOTATION_BYTES:
         yield Cause(
             "metadata.annotations",
             "FieldValueTooLong",
@@ -58,19 +58,19 @@ def _metadata(resource: Resource, meta: Body) -> Causes:
 
 def _name(resource: Resource, name: str) -> Causes:
     if resource.group == "rbac.authorization.k8s.io":
-        good = _PATH_NAME.match(name)
-    elif resource.kind in _LABELLED:
-        good = DNS_LABEL.match(name) if len(name) <= 63 else None
+        is_valid = _PATH_NAME.match(name)
+    elif resource.kind in _LABEL_NAMED:
+        is_valid = DNS_LABEL.match(name) if len(name) <= 63 else None
     else:
-        good = DNS_NAME.match(name) if len(name) <= 253 else None
-    if not good:
+        is_valid = DNS_NAME.match(name) if len(name) <= 253 else None
+    if not is_valid:
         yield Cause("metadata.name", "FieldValueInvalid", f'Invalid value: "{name}": {_DNS_TEXT}')
 
 
 def _key(path: str, key: str) -> Causes:
     prefix, slash, name = key.rpartition("/")
-    good = _QUALIFIED.match(name) and len(name) <= 63
-    if not good or (slash and not DNS_NAME.match(prefix)):
+    is_valid = _QUALIFIED.match(name) and len(name) <= 63
+    if not is_valid or (slash and not DNS_NAME.match(prefix)):
         message = f'Invalid value: "{key}": name part must consist of alphanumeric characters'
         yield Cause(path, "FieldValueInvalid", message)
 
@@ -91,7 +91,7 @@ def _data(body: Body) -> Causes:
         if not _DATA_KEY.match(key) or key in (".", "..") or len(key) > 253:
             message = f'Invalid value: "{key}": a valid config key must consist of alphanumeric characters'
             yield Cause(f"data[{key}]", "FieldValueInvalid", message)
-    if sum(len(str(v)) for v in data.values()) > _LONGEST_DATA:
+    if sum(len(str(v)) for v in data.values()) > _MAX_DATA_BYTES:
         yield Cause("data", "FieldValueTooLong", "Too long: may not be more than 1048576 bytes")
 
 

@@ -1,4 +1,4 @@
-"""What the server refuses in a pod."""
+"""Validates pods."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from hai_backend.testing.kube.body import Body, dig
+from hai_backend.testing.kube.body import Body, dig, quantity
 from hai_backend.testing.kube.errors import Cause
-from hai_backend.testing.kube.quantities import quantity
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
 _POLICIES = ("Always", "OnFailure", "Never")
@@ -28,12 +27,12 @@ def unsupported(path: str, value: Any, supported: tuple[str, ...]) -> Cause:
     )
 
 
-def bad(path: str, value: Any, why: str) -> Cause:
+def invalid_value(path: str, value: Any, why: str) -> Cause:
     return Cause(path, "FieldValueInvalid", f'Invalid value: "{value}": {why}')
 
 
 def pod_causes(body: Body) -> Iterator[Cause]:
-    """Everything that is wrong with a pod's spec."""
+    """Yield all faults of a pod's spec."""
     spec = body.get("spec") or {}
     if not spec.get("containers"):
         yield required("spec.containers")
@@ -42,7 +41,7 @@ def pod_causes(body: Body) -> Iterator[Cause]:
     grace = spec.get("terminationGracePeriodSeconds", 0)
     if not isinstance(grace, int) or grace < 0:
         why = "must be greater than or equal to 0"
-        yield bad("spec.terminationGracePeriodSeconds", grace, why)
+        yield invalid_value("spec.terminationGracePeriodSeconds", grace, why)
     yield from _host_name(spec)
     yield from _tolerations(spec)
     yield from _volumes(spec)
@@ -53,7 +52,9 @@ def _host_name(spec: Body) -> Iterator[Cause]:
     for part in ("hostname", "subdomain"):
         name = spec.get(part)
         if name and (len(name) > 63 or not _LABEL.match(name)):
-            yield bad(f"spec.{part}", name, "a lowercase RFC 1123 label must consist of lower case")
+            yield invalid_value(
+                f"spec.{part}", name, "a lowercase RFC 1123 label must consist of lower case"
+            )
 
 
 def _tolerations(spec: Body) -> Iterator[Cause]:
@@ -62,9 +63,13 @@ def _tolerations(spec: Body) -> Iterator[Cause]:
         if operator not in _OPERATORS:
             yield unsupported(f"{path}.operator", operator, _OPERATORS)
         if operator == "Exists" and toleration.get("value"):
-            yield bad(path, toleration["value"], "value must be empty when `operator` is 'Exists'")
+            yield invalid_value(
+                path, toleration["value"], "value must be empty when `operator` is 'Exists'"
+            )
         if not toleration.get("key") and operator != "Exists":
-            yield bad(f"{path}.operator", operator, "operator must be Exists when `key` is empty")
+            yield invalid_value(
+                f"{path}.operator", operator, "operator must be Exists when `key` is empty"
+            )
 
 
 def _volumes(spec: Body) -> Iterator[Cause]:
@@ -72,7 +77,9 @@ def _volumes(spec: Body) -> Iterator[Cause]:
     for i, volume in enumerate(spec.get("volumes") or []):
         path, name = f"spec.volumes[{i}]", volume.get("name", "")
         if not _LABEL.match(name) or len(name) > 63:
-            yield bad(f"{path}.name", name, "a lowercase RFC 1123 label must consist of lower case")
+            yield invalid_value(
+                f"{path}.name", name, "a lowercase RFC 1123 label must consist of lower case"
+            )
         if name in used:
             yield Cause(f"{path}.name", "FieldValueDuplicate", f'Duplicate value: "{name}"')
         used.add(name)
@@ -83,7 +90,9 @@ def _volumes(spec: Body) -> Iterator[Cause]:
                 path, "FieldValueForbidden", "Forbidden: may not specify more than 1 volume type"
             )
         if ".." in str(dig(volume, "hostPath.path", "")).split("/"):
-            yield bad(f"{path}.hostPath.path", volume["hostPath"]["path"], "must not contain '..'")
+            yield invalid_value(
+                f"{path}.hostPath.path", volume["hostPath"]["path"], "must not contain '..'"
+            )
 
 
 def _containers(spec: Body) -> Iterator[Cause]:
@@ -104,18 +113,20 @@ def _container(path: str, container: Body) -> Iterator[Cause]:
     if not name:
         yield required(f"{path}.name")
     elif not _LABEL.match(name) or len(name) > 63:
-        yield bad(f"{path}.name", name, "a lowercase RFC 1123 label must consist of lower case")
+        yield invalid_value(
+            f"{path}.name", name, "a lowercase RFC 1123 label must consist of lower case"
+        )
     if not container.get("image"):
         yield required(f"{path}.image")
     if container.get("imagePullPolicy") not in _PULLS:
         yield unsupported(f"{path}.imagePullPolicy", container.get("imagePullPolicy"), _PULLS)
     for i, row in enumerate(container.get("env") or []):
         if not row.get("name") or "=" in row["name"]:
-            yield bad(
+            yield invalid_value(
                 f"{path}.env[{i}].name", row.get("name", ""), "a valid environment variable name"
             )
         if row.get("value") and row.get("valueFrom"):
-            yield bad(
+            yield invalid_value(
                 f"{path}.env[{i}].valueFrom", "", "may not be specified when `value` is not empty"
             )
     yield from _resources(f"{path}.resources", container.get("resources") or {})
@@ -130,11 +141,13 @@ def _mounts(path: str, container: Body, volumes: set[Any]) -> Iterator[Cause]:
         if not mount_path:
             yield required(f"{at}.mountPath")
         elif mount_path in used:
-            yield bad(f"{at}.mountPath", mount_path, "must be unique")
+            yield invalid_value(f"{at}.mountPath", mount_path, "must be unique")
         used.add(mount_path or "")
         sub = str(mount.get("subPath", ""))
         if sub.startswith("/") or ".." in sub.split("/"):
-            yield bad(f"{at}.subPath", sub, "must be a relative path and must not contain '..'")
+            yield invalid_value(
+                f"{at}.subPath", sub, "must be a relative path and must not contain '..'"
+            )
 
 
 def _resources(path: str, resources: Body) -> Iterator[Cause]:
@@ -147,9 +160,9 @@ def _resources(path: str, resources: Body) -> Iterator[Cause]:
             exceeds_limit = name in limits and quantity(value) > quantity(limits[name])
             differs_from_limit = "/" in name and quantity(value) != quantity(limits.get(name, 0))
         except ValueError:
-            continue  # said already
+            continue  # reported above
         if exceeds_limit:
-            yield bad(
+            yield invalid_value(
                 f"{path}.requests",
                 value,
                 f"must be less than or equal to {name} limit of {limits[name]}",
@@ -158,25 +171,27 @@ def _resources(path: str, resources: Body) -> Iterator[Cause]:
             message = "Required value: Limit must be set for non overcommitable resources"
             yield Cause(f"{path}.limits", "FieldValueRequired", message)
         elif differs_from_limit:
-            yield bad(f"{path}.requests", value, f"must be equal to {name} limit of {limits[name]}")
+            yield invalid_value(
+                f"{path}.requests", value, f"must be equal to {name} limit of {limits[name]}"
+            )
 
 
 def _amount(path: str, name: str, value: Any) -> Iterator[Cause]:
     try:
         amount = quantity(value)
     except ValueError as error:
-        yield bad(path, value, str(error))
+        yield invalid_value(path, value, str(error))
         return
     if amount < 0:
-        yield bad(path, value, "must be greater than or equal to 0")
+        yield invalid_value(path, value, "must be greater than or equal to 0")
     if "/" in name and amount.denominator != 1:
-        yield bad(path, value, "must be an integer")
+        yield invalid_value(path, value, "must be an integer")
     if "/" not in name and name not in _PLAIN and not name.startswith("hugepages-"):
-        yield bad(path, name, "must be a standard resource for containers")
+        yield invalid_value(path, name, "must be a standard resource for containers")
 
 
 def forbidden_change(old: Body, new: Body) -> list[Cause]:
-    """A pod's spec is settled, but for images, tolerations that are added, and deadlines."""
+    """Return the fault of an update that changes more of a pod's spec than images, deadlines and new tolerations."""
     if _immutable_part(old) == _immutable_part(new) and _only_added(old, new):
         return []
     message = (
