@@ -46,13 +46,9 @@ async def activate_environment(
     request = welcome.environment
     name = EnvironmentName(request.owner, request.name)
     try:
-<<<<<<< HEAD
         active = await asyncio.to_thread(
-            resolve_activation, Path(request.root), called, request.layer
+            resolve_activation, Path(request.root), name, request.layer
         )
-=======
-        active = await asyncio.to_thread(activate, Path(request.root), name, request.layer)
->>>>>>> ac115b42 (agent, launch: name coroutines, kill requests and socket paths)
     except BrokenEnvironment as error:
         why = f"environment {name} cannot be activated on {identity.node}: {error}"
         if not request.fallback:
@@ -60,15 +56,9 @@ async def activate_environment(
         write_notice(f"{why}; going on without it, as env_fallback says")
         return None
     if request.copies:
-<<<<<<< HEAD
-        active = await copied(active, request, directory, reaper, say)
-    missing = [name for name in _SDK if not active.has_package(name)]
-    return _with_ours(active, missing, directory.path / "sdk") if missing else active
-=======
         active = await _use_local_copies(active, request, directory, reaper, write_notice)
-    missing = [package for package in _SDK if not active.has(package)]
+    missing = [package for package in _SDK if not active.has_package(package)]
     return _add_sdk(active, missing, directory.path / "sdk") if missing else active
->>>>>>> ac115b42 (agent, launch: name coroutines, kill requests and socket paths)
 
 
 def _add_sdk(active: Activation, packages: Sequence[str], link_directory: Path) -> Activation:
@@ -96,23 +86,13 @@ async def _use_local_copies(
     except (BrokenEnvironment, OSError) as error:
         write_notice(f"environment {active.full_name} runs from shared storage: {error}")
         return active
-<<<<<<< HEAD
-    return active.relocate(Path(request.root), directory_of_links)
-
-
-def _images(active: Activation, root: Path) -> list[LayerRequest]:
-    """Empty if the layer was not packed. Raises BrokenEnvironment when only a part of the chain was packed."""
-    chain = [layer.relative_to(root).parts for layer in active.layers]
-    found = [(owner, copies.find_packed_layer(root, owner, layer)) for owner, _, layer in chain]
-=======
-    return active.relocated(Path(request.root), link_directory)
+    return active.relocate(Path(request.root), link_directory)
 
 
 def _find_images(active: Activation, root: Path) -> list[LayerRequest]:
     """Return the images of all layers; none if the top layer has none. Raises BrokenEnvironment if others lack one."""
     chain = [layer.relative_to(root).parts for layer in active.layers]
-    found = [(owner, copies.packed_layer(root, owner, layer)) for owner, _, layer in chain]
->>>>>>> ac115b42 (agent, launch: name coroutines, kill requests and socket paths)
+    found = [(owner, copies.find_packed_layer(root, owner, layer)) for owner, _, layer in chain]
     if found[0][1] is None:
         return []
     if missing := [owner for owner, images in found if images is None]:
@@ -129,17 +109,9 @@ async def _lock_copies(
     reaper: Reaper,
     write_notice: Callable[[str], None],
 ) -> Path:
-<<<<<<< HEAD
-    """Where the copies are. Raises BrokenEnvironment."""
-    directory_of_links = await asyncio.to_thread(
-        copies.make_account_directory, Path(request.copies)
-    )
-    if await asyncio.to_thread(copies.lock_copies, directory_of_links, images) is None:
-=======
     """Unpack missing copies, lock all copies, and return their directory. Raises BrokenEnvironment."""
-    link_directory = await asyncio.to_thread(copies.account_directory, Path(request.copies))
+    link_directory = await asyncio.to_thread(copies.make_account_directory, Path(request.copies))
     if await asyncio.to_thread(copies.lock_copies, link_directory, images) is None:
->>>>>>> ac115b42 (agent, launch: name coroutines, kill requests and socket paths)
         size = sum(each.image.unpacked_bytes for each in images) / 1e6
         write_notice(f"unpacking environment {request.name}[{request.owner}] here ({size:.0f} MB)")
         await _unpack(images, request, directory, reaper)
