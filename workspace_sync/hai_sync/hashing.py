@@ -22,8 +22,7 @@ _READ_NOATIME = _READ_FLAGS | getattr(os, "O_NOATIME", 0)  # Linux only
 def open_file(root: Path | str, path: str) -> int:
     """Open a file for reading. A symbolic link is not followed.
 
-    O_NOATIME saves the update of the access time, which costs as much as the read. Only the owner of the file may use
-    it.
+    O_NOATIME saves the update of the access time, which costs as much as the read. Only the owner may use it.
     """
     absolute = f"{root}/{path}"
     try:
@@ -65,9 +64,7 @@ def _hash(scan: Scan, path: str) -> tuple[str, Entry | None, Fingerprint]:
 
 
 def _hash_until_stable(scan: Scan, path: str) -> tuple[Entry, Fingerprint]:
-    """Read a file up to three times, until it does not change while it is read. A file that always changes is a
-    problem.
-    """
+    """Read a file up to three times, until it does not change meanwhile. A file that always changes is a problem."""
     entry = scan.changed.get(path) or scan.tree[path]
     for _ in range(3):
         file = open_file(scan.root, scan.copied_links.get(path, path))

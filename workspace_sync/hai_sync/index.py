@@ -98,7 +98,7 @@ class Index:
 
     def _move_aside(self) -> None:
         os.replace(self._path, self._path.with_suffix(".damaged"))
-        for suffix in ("-wal", "-shm"):  # else SQLite would read them into the new file
+        for suffix in ("-wal", "-shm"):  # otherwise SQLite would read them into the new file
             self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
 
     def close(self) -> None:

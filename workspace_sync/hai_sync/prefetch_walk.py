@@ -22,7 +22,7 @@ ENTRY_SECONDS = 50e-6  # limit for listing and stat-ing one entry; a local disk 
 
 
 class PrefetchWalk:
-    """Reads directories in the order in which they were announced by `prefetch`. It must be closed."""
+    """Reads directories in the order in which `prefetch` announced them. It must be closed."""
 
     def __init__(self) -> None:
         self._prefetched: dict[str, Future[Items]] = {}

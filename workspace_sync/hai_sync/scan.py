@@ -172,9 +172,7 @@ class Walker:
         self.ignore = build_ignore(filter, self.found.rule_sets)
 
     def walk(self, top: str, rules_unchanged: bool) -> None:
-        """Read a directory tree level by level. `rules_unchanged` says whether the ignore rules above it are
-        unchanged.
-        """
+        """Read a directory tree level by level. `rules_unchanged` says whether ignore rules above it are unchanged."""
         with closing(PrefetchWalk()) as prefetch:
             pending = deque([(top, rules_unchanged)])
             while pending:
@@ -290,9 +288,7 @@ class Walker:
             found.outward_links[path] = link
 
     def add_link_target(self, path: str, absolute: str) -> bool:
-        """Add the target of a link in place of the link. Return False for a special file, or a directory that
-        contains the link.
-        """
+        """Add the target of a link in place of the link. Return False for special files and enclosing directories."""
         try:
             status, real = os.stat(absolute), os.path.realpath(absolute)
         except OSError:

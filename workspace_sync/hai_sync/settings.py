@@ -1,6 +1,4 @@
-"""Reads and writes the settings of a workspace: lines `name: value` of its `.hfai/workspace.yml` with defaults of
-options.
-"""
+"""Reads and writes settings of a workspace: lines `name: value` in `.hfai/workspace.yml`."""
 
 from __future__ import annotations
 

@@ -53,9 +53,7 @@ class VersionStore:
             os.unlink(source)
 
     def _copy(self, source: str, target: Path) -> None:
-        """Copy a file completely or not at all, also on a full disk. An incomplete copy has a name that is never
-        listed.
-        """
+        """Copy a file completely or not at all, also on a full disk. An incomplete copy is never listed."""
         incoming = self._folder / "arriving"
         incoming.unlink(missing_ok=True)  # left by a killed process
         try:
@@ -66,9 +64,7 @@ class VersionStore:
             raise
 
     def _target(self, path: str) -> Path:
-        """Return the path for a version. A file that changed while it was replaced has a second version, with a
-        number.
-        """
+        """Return the path for a version. A second version within one sync has a number."""
         target = self._folder / self._stamp / path
         number = 1
         while os.path.lexists(target):
@@ -115,9 +111,7 @@ class VersionStore:
             (self._folder / _DAYS_FILE).write_text(" ".join(map(str, days)))
 
     def _recorded_days(self) -> set[int]:
-        """Return the days since 1970 on which `prune` was called. If a crash damaged the file, versions are kept
-        longer.
-        """
+        """Return the days since 1970 on which `prune` was called. A damaged file makes versions last longer."""
         try:
             text = (self._folder / _DAYS_FILE).read_text("ascii", "ignore")
         except OSError:

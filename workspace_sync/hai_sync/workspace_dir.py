@@ -111,9 +111,7 @@ def _read(root: Path) -> WorkspaceDir:
 
 
 def create_workspace(root: Path, name: str) -> tuple[WorkspaceDir, bool]:
-    """Make a directory a workspace. Return the workspace, and False if it was this workspace before. Raises
-    UsageError.
-    """
+    """Make a directory a workspace. Return it, and whether it is new. Raises UsageError."""
     _check_name(name)
     root = Path(os.path.realpath(root))
     _check_root(root)

@@ -47,7 +47,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A task that an ambiguous name may mean."""
+    """One of several tasks that have the given name."""
 
     id: int
     name: str
@@ -149,9 +149,7 @@ class NotGenerated(HaiError):
 
 
 def explain_error(error: Exception) -> Exception:
-    """Return a HaiError with a plain message for an obscure error of Python or protobuf. Return other errors
-    unchanged.
-    """
+    """Return a HaiError with a plain message for an obscure error of Python or protobuf, and other errors unchanged."""
     if isinstance(error, OverflowError):
         return UsageError(f"a number is too large: {error}")
     if isinstance(error, UnicodeEncodeError):
@@ -185,11 +183,10 @@ _CERTIFICATE_FAULTS = (
 
 
 def explain_certificate(details: str) -> tuple[str, str]:
-    """Return what is wrong with the server's certificate, and what to do. Both texts are empty if the certificate is
-    not at fault.
+    """Return what is wrong with the server's certificate, and what to do.
 
-    `details` is the text of a gRPC status: gRPC passes on the messages of BoringSSL, with texts of its own around
-    them.
+    Both texts are empty if the certificate is not at fault. `details` is the text of a gRPC status: gRPC passes on
+    the messages of BoringSSL, with texts of its own around them.
     """
     found = ((fault, hint) for message, fault, hint in _CERTIFICATE_FAULTS if message in details)
     return next(found, ("", ""))

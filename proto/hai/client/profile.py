@@ -74,9 +74,7 @@ def config_path() -> Path:
 
 
 def load(name: str | None = None, server: str | None = None) -> Profile:
-    """Return the profile to use: from the arguments, else the environment, else the file. Raises UsageError without a
-    server.
-    """
+    """Return the profile to use, from arguments, environment or file. Raises UsageError without a server."""
     document = _read()
     profile_name = name or os.environ.get(PROFILE_VARIABLE) or document.current
     profile = _require_profile(document, profile_name) if profile_name else Profile()

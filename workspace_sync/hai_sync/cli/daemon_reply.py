@@ -1,7 +1,6 @@
 """Reads the reply of a daemon to `flush`: decides whether the command has work left, and prints the result.
 
-This module imports as little as possible, so that the command starts fast. The reply of an older daemon lacks some
-keys.
+This module imports as little as possible, so that the command starts fast. Replies of older daemons lack some keys.
 """
 
 from __future__ import annotations
@@ -26,9 +25,7 @@ def is_done(reply: Mapping[str, Any], verb: str) -> bool:
 
 
 def _uses_same_server(reply: Mapping[str, Any]) -> bool:
-    """Return whether the command would connect to the daemon's server. A daemon with --profile reports none, and
-    never matches.
-    """
+    """Return whether the command would connect to the daemon's server. A daemon with --profile never matches."""
     from hai_sync.watch.control import server_choice
 
     return bool(reply.get("surroundings") == server_choice(reply.get("config", "")))

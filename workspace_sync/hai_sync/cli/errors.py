@@ -1,7 +1,7 @@
 """Prints exceptions to stderr and returns exit codes, as the `hai` command does.
 
 0 ok, 1 failure (conflicts, problems, refused plans too), 2 usage, 3 not found, 4 denied,
-5 unreachable, 124 time-out, 130 interrupted, 141 the reader of stdout is gone.
+5 unreachable, 124 time-out, 130 interrupted, 141 stdout was closed.
 """
 
 from __future__ import annotations

@@ -241,9 +241,7 @@ def skipped_line(path: str, reason: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Escape what a line must not contain: bytes that are not UTF-8, control characters, line ends and changes of the
-    writing direction.
-    """
+    """Escape bytes that are not UTF-8, control characters, line ends, and changes of the writing direction."""
     escaped = text.encode(errors="backslashreplace").decode()
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), escaped)
 

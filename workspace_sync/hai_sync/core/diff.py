@@ -43,10 +43,9 @@ def apply_changes(tree: Tree, changes: Iterable[Change]) -> Tree:
 
 
 def order_changes(changes: Iterable[Change]) -> list[Change]:
-    """Return changes in the order in which a disk can apply them: removals from the leaves up, then creations from
-    the root.
+    """Return changes in an order in which a disk can apply them: removals from the leaves up, then creations.
 
-    A path whose kind changes is in both halves.
+    A path whose kind changes is in both parts.
     """
     listed = sorted(changes, key=lambda change: change.path)
     removals = [c for c in reversed(listed) if c.new is None or must_remove_first(c)]
@@ -54,9 +53,7 @@ def order_changes(changes: Iterable[Change]) -> list[Change]:
 
 
 def must_remove_first(change: Change) -> bool:
-    """Return whether a directory replaces another kind of entry or the reverse, so that the old entry is removed
-    first.
-    """
+    """Return whether a directory replaces another kind of entry or the reverse. The old entry is then removed first."""
     old, new = change.old, change.new
     if old is None or new is None or old.kind is new.kind:
         return False

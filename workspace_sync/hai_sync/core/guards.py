@@ -53,8 +53,7 @@ def _move_key(entry: Entry | None) -> tuple[object, ...]:
 def find_case_collisions(changes: Sequence[Change], tree: Tree) -> dict[str, str]:
     """Return the new paths that equal another path except for case, each with that other path.
 
-    Paths of the tree take precedence, then the first new one by name. Paths below a colliding directory are not
-    listed.
+    Paths of the tree take precedence, then the first new path by name. Paths below a colliding directory are omitted.
     """
     created = sorted(c.path for c in changes if c.old is None and c.new is not None)
     removed = {c.path for c in changes if c.new is None}

@@ -30,9 +30,7 @@ from hai_sync.core.reconcile_options import Conflict, Mode, Outcome, Policy, Rul
 def reconcile(
     base: Tree, local: Tree, remote: Tree, rules: Rules, paths: Iterable[str] | None = None
 ) -> Outcome:
-    """Decide for every path where the three trees differ. `paths` may be a superset of these paths, if the caller has
-    one.
-    """
+    """Decide for every path where the three trees differ. `paths` may be any superset of these paths."""
     reconciliation = _Reconciliation(base, local, remote, rules)
     for path in _with_ancestors(differing_paths(base, local, remote) if paths is None else paths):
         reconciliation.members.setdefault(parent(path), []).append(path)
@@ -87,9 +85,7 @@ def paths_to_hash(base: Tree, local: Tree, remote: Tree, paths: Iterable[str]) -
 
 
 def _changed_only_locally(base: Entry | None, remote: Entry | None, entry: Entry) -> bool:
-    """Return whether only the local file has changed, which its size proves. A former directory may have changed
-    inside.
-    """
+    """Return whether only the local file has changed, which its size proves. A former directory does not count."""
     if base is None or base != remote or base.kind is Kind.DIRECTORY:
         return False
     return base.size != entry.size
@@ -195,9 +191,7 @@ class _Reconciliation:
             )
 
     def write_local(self, path: str) -> None:
-        """Change the local side to the remote state. An unreadable path and the directories above it are never
-        removed.
-        """
+        """Change the local side to the remote state. Unreadable paths and directories above them are never removed."""
         if not self.has_problem(path):
             self.write(self.to_local, self.changes_between(path, self.local, self.remote))
 
@@ -241,9 +235,7 @@ class _Reconciliation:
             self.conflicts.append(Conflict(path, self.base.get(path), local, remote))
 
     def newer_side(self, path: str) -> Policy:
-        """Return the policy in favour of the side that changed last. A removal has no time, so the remaining side is
-        newer.
-        """
+        """Return the policy that favours the newer side. A removal has no time, so the other side counts as newer."""
         local_entry = max(
             (self.local[p].mtime_ns for p in self.paths_in(self.local, path)), default=-1
         )
@@ -255,9 +247,7 @@ class _Reconciliation:
         return Policy.LOCAL if local_entry > remote_entry else Policy.REMOTE
 
     def keep_both(self, path: str) -> None:
-        """Let the remote version keep its name. The local version becomes a conflict copy on each side that is
-        written.
-        """
+        """Let the remote version keep its name. The local one becomes a conflict copy on each side that is written."""
         if path not in self.remote:
             self.push_path(path)
         elif path not in self.local:

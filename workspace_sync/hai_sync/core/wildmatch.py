@@ -157,9 +157,7 @@ class _Builder:
 
 
 def _class_at(text: str, position: int) -> tuple[str | None, int]:
-    """Return the expression of a class that begins before this position, and where it ends; None if git cannot use
-    the class.
-    """
+    """Return the expression of a class that begins before this position, and its end; None for an unusable class."""
     negated = text[position : position + 1] in ("!", "^")
     position += negated
     members: set[str] = set()

@@ -198,9 +198,7 @@ class Remote:
         return await self.connection.unary(self.stub.TagRevision, request, retry=True)
 
     async def _newest_revision(self) -> int:
-        """Return the revision of the files on the cluster now. The server scans them, and sends only what has
-        changed.
-        """
+        """Return the revision of the files on the cluster now. The server scans them and sends only changes."""
         since = (await self.get()).revision
         request = wire_pb.GetTreeRequest(name=self.name, since=since)
         return (await self._read(request, {}))[0]
@@ -279,8 +277,7 @@ class RateLimit:
 
 
 async def existing_targets(connection: Connection, targets: Iterable[str]) -> set[str]:
-    """Return the absolute paths among `targets` that exist for tasks, as far as this can be known here. Raises
-    HaiError.
+    """Return the absolute paths among `targets` that exist for tasks, as far as known here. Raises HaiError.
 
     If tasks run on this machine, its own files decide, else the mounted storage.
     """

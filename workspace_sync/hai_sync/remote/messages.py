@@ -64,9 +64,7 @@ def recipe(digest: bytes, chunks: Sequence[ChunkRef], *, last: bool) -> bytes:
 def contents(
     digests: Sequence[bytes], sizes: Sequence[int], data: Sequence[bytes], compressed: bool
 ) -> bytes:
-    """Return a request with contents, whose data are concatenated. Their field comes first, so that the server finds
-    it at once.
-    """
+    """Return a request with contents. The field of the concatenated data comes first, so that it is found at once."""
     message = PushContents(digests=digests, sizes=sizes, compressed=compressed).SerializeToString()
     size = sum(map(len, data))
     head = _DATA + varint(size)

@@ -133,9 +133,7 @@ class RemoteApplier:
         return result
 
     def _take_staged(self, change: Change) -> str | None:
-        """Return the path of a staged content for one file: the original for the last file that needs it, else a
-        copy.
-        """
+        """Return the path of a staged content for one file: a copy, or the original for its last use."""
         assert change.new is not None
         assert change.new.hashed, f"{change.path} has no digest"
         source = self._staging_path(change.new.digest)

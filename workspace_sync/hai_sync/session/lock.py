@@ -29,8 +29,9 @@ def _open(state: Path) -> IO[str]:
 
 
 async def _acquire(file: IO[str]) -> None:
-    """Wait for the lock in a daemon thread. Waiting for flock cannot be interrupted, and must not delay the end of
-    the program.
+    """Wait for the lock in a daemon thread.
+
+    Waiting for flock cannot be interrupted, and must not delay the end of the program.
     """
     loop, acquired = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
 

@@ -92,9 +92,7 @@ def _mark_unstable(snapshot: ThreeWaySnapshot, remote: Tree, unstable: list[str]
 
 
 def _mark_passed_over(snapshot: ThreeWaySnapshot, remote: Tree) -> Tree:
-    """Return the remote tree with a problem for each path that the server cannot sync. Such a path does not count as
-    removed.
-    """
+    """Return the remote tree with a problem for each path that the server cannot sync: such a path is not removed."""
     found = {
         path: Entry(Kind.PROBLEM, target=reason) for path, reason in snapshot.passed_over.items()
     }

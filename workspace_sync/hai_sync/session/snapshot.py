@@ -61,9 +61,7 @@ class SnapshotReader:
         self.last, self._loaded = snapshot, None
 
     async def read(self, options: SyncOptions, hints: set[str] | None) -> ThreeWaySnapshot | Report:
-        """Return a snapshot, or a report if there is nothing to push. `hints` are the only local paths that may have
-        changed.
-        """
+        """Return a snapshot, or a report if there is nothing to push. Only local paths in `hints` may have changed."""
         request = asyncio.create_task(self._newest_revision(options, hints))
         cancelled = threading.Event()
         try:
@@ -88,7 +86,7 @@ class SnapshotReader:
     async def _newest_revision(self, options: SyncOptions, hints: set[str] | None) -> int:
         """Return the newest revision of the server. If the workspace was created again there, the base is dropped.
 
-        With hints alone no call is made. If the revision is too old, the server refuses the push.
+        With hints alone no call is made: if the revision is too old, the server refuses the push.
         """
         must_ask = options.scan_remote or self.remote_changed or self.has_newer_revision
         if self.last is not None and hints is not None and not must_ask:
@@ -173,9 +171,7 @@ class SnapshotReader:
         }
 
     def _differing(self, base: Tree, local: Tree, remote: Tree, local_scan: Scan) -> set[str]:
-        """Return the paths where the trees may differ. A rescan only adds changed paths to those of the last
-        snapshot.
-        """
+        """Return the paths where the trees may differ. After a rescan only changed paths are added to the last ones."""
         previous = self.last
         if (
             previous is not None

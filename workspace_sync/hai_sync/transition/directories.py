@@ -1,6 +1,4 @@
-"""Opens the parent directory of a path part by part and never through a link, so that nothing outside of the root is
-reached.
-"""
+"""Opens the parent directory of a path part by part and never through a link, so that it stays inside the root."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ class Directories:
         self._open: tuple[str, int] | None = None
 
     def open_parent(self, path: str, make: bool = False) -> tuple[int, str]:
-        """Return the open parent directory of a path (with `make` created if necessary), and its name there. Raises
-        OSError.
-        """
+        """Return the open parent directory of a path and its name there. With `make` it is created. Raises OSError."""
         parent, _, name = path.rpartition("/")
         if self._open is None or self._open[0] != parent:
             self.close()

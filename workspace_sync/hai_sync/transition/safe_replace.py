@@ -120,9 +120,7 @@ def _ignoring_ctime(backup: str, before: Fingerprint | None) -> Fingerprint:
 
 
 def exchange(path: str, folder: int, name: str) -> bool:
-    """Exchange a path with a name in an open directory atomically. Return False if that is not supported. Raises
-    OSError.
-    """
+    """Exchange a path with a name in an open directory atomically. Return False if unsupported. Raises OSError."""
     rename = _rename()
     if rename is None:
         return False

@@ -14,9 +14,7 @@ WAIT_SECONDS = 1.0
 
 
 async def changed_paths(root: str) -> AsyncGenerator[set[str] | None, None]:
-    """Yield changed paths, sometimes an empty set. The first None means that watching has begun, a later one that it
-    must restart.
-    """
+    """Yield changed paths, sometimes an empty set. The first None means: watching has begun; the next: restart."""
     loop, ready = asyncio.get_running_loop(), asyncio.Event()
     initial_id = _root_id(root)
     with closing(Inotify(root, is_private)) as watcher:

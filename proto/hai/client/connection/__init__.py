@@ -1,3 +1,1 @@
-"""The connection to the server: channels, retries, streaming calls, and the conversion of gRPC errors to those of
-hai.client.
-"""
+"""The connection to the server: channels, retries, streaming calls, and conversion of gRPC errors."""

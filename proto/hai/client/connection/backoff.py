@@ -9,7 +9,7 @@ from collections.abc import Iterator
 def delays(first: float = 0.1, largest: float = 5.0) -> Iterator[float]:
     """Yield the seconds to wait before each attempt.
 
-    The delays double up to `largest`. Jitter of up to half a delay prevents that many clients retry at the same
+    The delays double up to `largest`. Jitter of up to half a delay keeps many clients from retrying at the same
     moment.
     """
     step = first

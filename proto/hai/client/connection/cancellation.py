@@ -27,7 +27,7 @@ def raise_forgotten_cancellation() -> None:
 
     The body of the TaskGroup must end only by an error. When a part of the group fails just as the task is cancelled,
     Python before 3.13 raises only the failure, and the task would never end. When a part fails after the end of the
-    body, such a Python counts the failure as a cancellation of the task; the condition covers that case.
+    body, the same versions count the failure as a cancellation of the task, hence the condition.
     """
     if is_being_cancelled():
         raise asyncio.CancelledError

@@ -70,8 +70,9 @@ _TOKEN_MESSAGES: Mapping[str, str] = {
 
 
 def to_error(error: AioRpcError, address: str, *, token: bool = True) -> HaiError:
-    """Return the failure as an error of this package. `address` names the server in the message; `token` says whether
-    one was sent.
+    """Return the failure as an error of this package.
+
+    `address` names the server in the message. `token` says whether the call sent a token.
     """
     if error.code() is StatusCode.UNAUTHENTICATED and not token:
         return Unauthenticated(f"there is no token for the server at {address}", hint=_NO_TOKEN)

@@ -72,9 +72,7 @@ class MultiAddressChannel:
         return lambda *a, **k: self._current_channel().stream_stream(*method, **codec)(*a, **k)
 
     def _replace_stale_channel(self) -> None:
-        """Discard a channel that has lost its server, so that a new one is opened. Streams on the old channel stay
-        open.
-        """
+        """Discard a channel that has lost its server. A new one is opened; streams on the old one stay open."""
         if (address := self._current_address()) not in self._channels:
             return
         channel, opened_at = self._channels[address]

@@ -55,9 +55,7 @@ class StreamCall(Generic[Request, Answer]):
         return self
 
     async def __anext__(self) -> Answer:
-        """Return the next answer. Raises the AioRpcError of the call's end, except for OK, each time that this is
-        called.
-        """
+        """Return the next answer. Raises the AioRpcError of the call's end, except for OK, each time."""
         if self._answers is None:
             self._answers = aiter(self._call)
         try:
@@ -115,18 +113,14 @@ class StreamCall(Generic[Request, Answer]):
         return cast(aio.Metadata, await self._call.initial_metadata())
 
     async def status(self) -> aio.AioRpcError:
-        """Wait for the end and return its status, OK included. The status of the server takes precedence over gRPC's
-        own.
-        """
+        """Wait for the end and return its status, OK included. The server's status takes precedence over gRPC's."""
         error = await _status(self._call)
         if is_write_failure(error):
             await asyncio.wait([self._server_status], timeout=_STATUS_SECONDS)
         return self._server_status.result() if self._server_status.done() else error
 
     def cancel(self, reason: str = "") -> None:
-        """End the call. Its reader and writer receive CANCELLED with this reason. A call that has ended stays
-        unchanged.
-        """
+        """End the call. Its reader and writer receive CANCELLED with this reason. Ending it twice has no effect."""
         if not self.done:
             self._cancel_reason = reason or "cancelled by its user"
             self._call.cancel()

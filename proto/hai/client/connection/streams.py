@@ -1,4 +1,4 @@
-"""Combines and resumes streams of answers."""
+"""Resumes streams of answers after an outage of the server, and merges several streams into one."""
 
 from __future__ import annotations
 

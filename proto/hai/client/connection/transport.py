@@ -63,9 +63,7 @@ class Transport(Protocol):
         retry: bool = False,
         deadline: float | None = None,
     ) -> Answer:
-        """Make one call, within `deadline` seconds or the default. It is repeated only with `retry`, while no server
-        answers.
-        """
+        """Make one call within `deadline` seconds or the default. Only `retry` repeats it, while no server answers."""
 
     def stream(
         self, call: aio.UnaryStreamMultiCallable[Request, Answer], request: Request
@@ -149,9 +147,7 @@ class Connection:
         call: aio.StreamStreamMultiCallable[Request, Answer],
         requests: AsyncIterator[Request],
     ) -> AsyncGenerator[Answer, None]:
-        """Send requests and yield answers, without a deadline. The call is cancelled when its consumer stops
-        iterating.
-        """
+        """Send requests and yield answers, without a deadline. The call is cancelled when its consumer stops."""
         return self._iterate_answers(lambda: call(metadata=self._metadata), requests)
 
     async def _iterate_answers(

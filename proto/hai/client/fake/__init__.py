@@ -1,1 +1,1 @@
-"""A client without a server, for tests of what is built on the client."""
+"""A client without a server, for demonstrations and for tests of programs that use the client."""

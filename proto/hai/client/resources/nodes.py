@@ -114,8 +114,7 @@ class Nodes:
         unset: Iterable[str] = (),
         preview: bool = False,
     ) -> Group:
-        """Change the given settings of a group: whether small tasks share nodes, and the fields that are set in
-        `policy`.
+        """Change settings of a group: whether small tasks share nodes, and the fields that are set in `policy`.
 
         `unset` names policy fields that use the default of the server again. With `preview` nothing is changed, and
         `effect` of the answer says what the next scheduling pass would do differently.

@@ -41,9 +41,7 @@ class Server:
 
 
 class Audit:
-    """Calls about the audit log, which records each call that made or attempted a change, newest first. For
-    operators.
-    """
+    """Calls about the audit log, which records each call that made or attempted a change. For operators."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -53,7 +51,7 @@ class Audit:
         return self._transport.stub(AuditServiceStub)
 
     async def page(self, request: ListAuditRowsRequest) -> ListAuditRowsResponse:
-        """Return one page of the audit log."""
+        """Return one page of the audit log, newest row first."""
         return await self._transport.unary(self._stub.ListAuditRows, request, retry=True)
 
     async def rows(
@@ -101,8 +99,9 @@ class Watches:
     def tasks_and_nodes(
         self, *, filter: str = "", tasks_after: int = 0, nodes_after: int = 0
     ) -> AsyncGenerator[WatchResponse, None]:
-        """Yield changes after these versions, until the server ends the stream. Raises Unreachable; callers open the
-        watch again.
+        """Yield changes after these versions, until the server ends the stream.
+
+        Raises Unreachable without a server. This watch does not resume; callers open it again.
         """
         request = WatchRequest(
             tasks=WatchTasksRequest(filter=filter, after_version=tasks_after),

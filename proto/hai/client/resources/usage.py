@@ -65,9 +65,7 @@ class Usage:
         end: datetime | None = None,
         points: int = 0,
     ) -> ListClusterUsageResponse:
-        """Return used nodes, used GPUs and waiting tasks of a node group, or of all groups. The default period is
-        three hours.
-        """
+        """Return used nodes, used GPUs and waiting tasks of one or all groups. The default period is three hours."""
         request = ListClusterUsageRequest(
             group=group, start_time=timestamp(start), end_time=timestamp(end), points=points
         )

@@ -115,8 +115,9 @@ class Users:
         await self._transport.unary(self._stub.RevokeRight, request)
 
     async def tokens(self, user: str = "") -> Sequence[Token]:
-        """Return the tokens that act as a user (by default the caller) or that the user holds, newest first, without
-        secrets.
+        """Return the tokens that act as a user (by default the caller) or that the user holds, newest first.
+
+        The answer does not contain the secrets.
         """
         request = ListTokensRequest(user=user)
         return (await self._transport.unary(self._stub.ListTokens, request, retry=True)).tokens

@@ -90,9 +90,7 @@ class Workspaces:
     def tree(
         self, name: str, revision: int = 0, *, since: int = 0, user: str = "", task: int = 0
     ) -> AsyncGenerator[GetTreeResponse, None]:
-        """Yield the entries of a revision. 0 means the files as they are now. With `since`, yield only differences
-        from that revision.
-        """
+        """Yield the entries of a revision (0 for the current files), or only its differences from `since`."""
         request = GetTreeRequest(name=name, user=user, revision=revision, since=since, task=task)
         return self._transport.stream(self._stub.GetTree, request)
 
@@ -113,9 +111,7 @@ class Workspaces:
         user: str = "",
         task: int = 0,
     ) -> AsyncGenerator[FetchFilesResponse, None]:
-        """Yield the contents of files of a revision, in the order of `paths`. `offsets` says where to begin in each
-        file.
-        """
+        """Yield the contents of files of a revision, in the order of `paths`, each from its offset in `offsets`."""
         request = FetchFilesRequest(
             name=name,
             user=user,

@@ -1,6 +1,4 @@
-"""Facts about the fields of a task spec that the message descriptors do not have: allowed words, required fields,
-other notations.
-"""
+"""Facts about the fields of a task spec that message descriptors do not have, such as allowed words."""
 
 from __future__ import annotations
 

@@ -51,9 +51,7 @@ Source = Path | str | Mapping[str, object] | IO[str] | IO[bytes]
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One task of a file: its spec as far as it could be read, the positions of its values, and what could not be
-    read.
-    """
+    """One task of a file: its spec as far as it could be read, the positions of values, and what could not be read."""
 
     source: str
     spec: TaskSpec
@@ -61,9 +59,7 @@ class Document:
     unreadable: tuple[Violation, ...] = ()
 
     def violations(self, changed: TaskSpec | None = None) -> list[Violation]:
-        """Return the violations of the spec, or of `changed`: the spec after options of the command line have changed
-        it.
-        """
+        """Return the violations of the spec, or of `changed`, which is the spec after options have changed it."""
         positioned_violations = [
             self._with_position(each) for each in violations(self.spec, self.unreadable)
         ]
@@ -99,9 +95,7 @@ def read_spec(source: Source, *, rules: bool = True) -> TaskSpec:
 
 
 def read_documents(source: Path | IO[str] | IO[bytes]) -> Sequence[Document]:
-    """Return the tasks of a file, which `---` separates. An empty file has one empty task. Raises Invalid if it is
-    not yaml.
-    """
+    """Return the tasks of a file, separated by `---`. An empty file has one empty task. Raises Invalid."""
     return _read_documents(source, lambda: parse_all(_read_text(source)) or [Table(())])
 
 

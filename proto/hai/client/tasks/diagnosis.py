@@ -101,9 +101,7 @@ def diagnose(task: Task) -> Diagnosis | None:
 
 
 def failed_ranks(run: Run) -> list[Rank]:
-    """Return the ranks whose programs failed. A rank that the platform stopped does not count, whatever its exit code
-    is.
-    """
+    """Return the ranks whose programs failed. A rank that the platform stopped does not count."""
     return [rank for rank in run.ranks if rank.exit_code and rank.state not in _STOPPED_STATES]
 
 
@@ -116,7 +114,7 @@ def first_failed_rank(run: Run) -> Rank | None:
 
 
 def likely_cause(exit_code: int, lines: Sequence[str]) -> str:
-    """Return a key of CAUSES, from the last line that points to a cause, else from the exit code; empty if unknown."""
+    """Return a key of CAUSES, from the last line that points to a cause, else from the exit code; else empty."""
     for line in reversed(lines):
         for pattern, key in _PATTERNS:
             if pattern.search(line):

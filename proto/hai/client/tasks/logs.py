@@ -43,8 +43,8 @@ class Logs:
     ) -> AsyncGenerator[TailLogsResponse, None]:
         """Yield lines after a cursor. A restart of the server neither loses nor repeats a line.
 
-        Raises Unreachable after `patience` seconds without a server. By default this is never with `follow`, and at
-        once without it. `lost` is called when the server does not answer.
+        Raises Unreachable after `patience` seconds without a server. The default is no limit with `follow`, and no
+        waiting without it. `lost` is called when the server does not answer.
         """
         request_template = TailLogsRequest(
             id=id,
@@ -72,10 +72,10 @@ class Logs:
         run: int = 0,
         back: bool = True,
     ) -> TailLogsResponse:
-        """Return the lines immediately before a cursor (the last lines without one), or with `back` False those after
-        it.
+        """Return the lines immediately before a cursor, or with `back` False those after it.
 
-        `begin` and `cursor` of the answer are its two ends. `begin` is empty if there are no earlier lines.
+        Without a cursor these are the last lines. `begin` and `cursor` of the answer are its two ends. `begin` is
+        empty if there are no earlier lines.
         """
         request = TailLogsRequest(id=id, ranks=ranks, run=run, cursor=cursor, back=back)
         async with aclosing(self._transport.stream(self._stub.TailLogs, request)) as answers:

@@ -75,9 +75,7 @@ class Resolver:
 
 
 def guess_kind(ref: str) -> Kind:
-    """Return the kind of a reference: digits are an id, an existing yaml file has the name of its task, others are
-    names.
-    """
+    """Return the kind of a reference: digits are an id, an existing yaml file is read, others are names."""
     if is_id(ref):
         return "id"
     if ref.endswith((".yml", ".yaml")) and Path(ref).is_file():

@@ -84,9 +84,7 @@ class Tasks:
         return task
 
     async def dry_run(self, spec: TaskSpec) -> DryRunTaskResponse:
-        """Return what the next scheduling pass would do with a task. Nothing is stored. Raises the errors of
-        `create`.
-        """
+        """Return what the next scheduling pass would do with a task. Nothing is stored. Raises as `create` does."""
         request = DryRunTaskRequest(spec=spec)
         answer = await self._transport.unary(self._stub.DryRunTask, request, retry=True)
         self._check_supports_after(spec, answer.task)
@@ -292,9 +290,7 @@ _PREFIX = "TASK_STATE_"
 
 
 def task_state(name: str) -> TaskState.ValueType:
-    """Return the state with a name such as finished, RUNNING, TASK_STATE_SUSPENDED or waiting-init. Raises
-    UsageError.
-    """
+    """Return the state with a name such as finished, RUNNING or waiting-init. Raises UsageError."""
     requested = _PREFIX + name.upper().replace("-", "_").removeprefix(_PREFIX)
     states = {key: value for key, value in TaskState.items() if value}
     if requested not in states:

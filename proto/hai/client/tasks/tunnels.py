@@ -75,8 +75,6 @@ class Tunnels:
         terminal: TerminalSize | None = None,
         term: str = "",
     ) -> tuple[Tunnel, AsyncGenerator[OpenTunnelResponse, None]]:
-        """Return a tunnel to a command in a rank, by default the user's shell, on a terminal of this size or on
-        pipes.
-        """
+        """Return a tunnel to a command in a rank, on a terminal of this size or on pipes. The default is a shell."""
         shell = ShellTarget(command=command, terminal=terminal, term=term)
         return self.open(id, TunnelTarget(shell=shell), rank=rank)

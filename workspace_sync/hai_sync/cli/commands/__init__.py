@@ -1,1 +1,1 @@
-"""One module per command; each is imported when it is used."""
+"""The commands, in one module each or two related ones. Each module is imported when it is used."""

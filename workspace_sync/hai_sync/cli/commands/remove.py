@@ -109,8 +109,9 @@ def _remove_of_tasks(
 
 
 def _patterns(name: str, files: Sequence[str]) -> tuple[str, ...]:
-    """Return patterns relative to the root. They are relative to the current directory if that is in this workspace.
-    Raises UsageError.
+    """Return patterns relative to the root. Raises UsageError.
+
+    In a directory of this workspace, `files` are relative to that directory, else to the root.
     """
     workspace = find_workspace_or_none()
     if workspace is not None and workspace.name == name:

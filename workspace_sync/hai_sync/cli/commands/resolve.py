@@ -1,4 +1,4 @@
-"""The command `haiworkspace resolve`: lists conflicts, and settles one, several or all."""
+"""The command `haiworkspace resolve`: lists conflicts, and resolves one, several or all."""
 
 from __future__ import annotations
 

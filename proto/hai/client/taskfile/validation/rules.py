@@ -49,10 +49,9 @@ _LABEL_FORM = "at most 63 of a-z, 0-9 and -, no - at an end"
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A rule for texts: a maximum length, and a form that a pattern and a sentence describe. An empty text means "not
-    given".
+    """A rule for texts: a maximum length, and a form that a pattern and a sentence describe.
 
-    Messages never show a value that may be a secret.
+    An empty text means that the field is not given. Messages never show a value that may be a secret.
     """
 
     pattern: str = _NO_NUL

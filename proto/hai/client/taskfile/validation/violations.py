@@ -33,9 +33,7 @@ class Violations:
         self._record(path)
 
     def ok(self, *paths: str) -> bool:
-        """Return whether nothing is wrong at these paths, inside them or around them. Only then may fields be
-        compared.
-        """
+        """Return whether nothing is wrong at, inside or around these paths. Only then may fields be compared."""
         return not self._found or not any(
             path in self._enclosing or not self._invalid_paths.isdisjoint(_enclosing_paths(path))
             for path in paths
