@@ -168,6 +168,7 @@ def extract_files(path: Path, layer: Path, site: Path) -> None:
 def _extract_member(
     path: Path, archive: tarfile.TarFile, info: tarfile.TarInfo, directories: Mapping[str, Path]
 ) -> None:
+    """Extract one file of an archive. Raise Refused if it is not a regular file with a valid name."""
     kind, _, relative = info.name.partition("/")
     parts = relative.split("/")
     is_unsafe = not relative or "\0" in relative or any(part in ("", ".", "..") for part in parts)

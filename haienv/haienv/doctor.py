@@ -202,6 +202,7 @@ def _find_untraversable_directories(home: Home) -> Iterator[Problem]:
 
 
 def _find_wrong_modes(home: Home, environments: list[Environment]) -> Iterator[Problem]:
+    """Find environments and layers whose modes do not match their visibility."""
     for each in environments:
         if _read_mode(each.directory) != MODES[each.metadata.visibility]:
             yield Problem(
@@ -225,6 +226,7 @@ def _read_mode(path: Path) -> int:
 
 
 def _find_missing_parents(home: Home, environments: list[Environment]) -> Iterator[Problem]:
+    """Find environments whose parent no longer exists under its name."""
     for each in environments:
         parent = find_current_parent(home, each)
         if each.layer and each.layer.parents and parent is None:

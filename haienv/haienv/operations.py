@@ -107,6 +107,7 @@ def _metadata_text(metadata: EnvMetadata) -> str:
 
 
 def _publish(home: Home, work: Path, name: str, layer_id: str, metadata: EnvMetadata) -> None:
+    """Publish a new environment with a layer. Raise Exists if its name was taken meanwhile."""
     prepared = work / "env"
     prepared.mkdir()
     replace_text(prepared / METADATA_FILE, _metadata_text(metadata))

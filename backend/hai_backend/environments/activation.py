@@ -100,6 +100,7 @@ def resolve_activation(root: Path, full_name: EnvironmentName, layer: str = "") 
 def _resolve_layer(
     root: Path, root_directory: OpenDirectory, full_name: EnvironmentName, name: str
 ) -> Activation:
+    """Resolve one layer of an environment. Raise BrokenEnvironment, or OSError."""
     with open_layer(root_directory, full_name.owner, name) as layer_files:
         layer = read_layer(layer_files)
         read_lock(layer_files, layer.lock_hash)

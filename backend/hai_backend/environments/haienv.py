@@ -93,6 +93,7 @@ class Haienv:
     async def _start(
         self, user: str, uid: int, arguments: Sequence[str], build_directory: Path
     ) -> asyncio.subprocess.Process:
+        """Start haienv as the user, in a new session. Raise HaienvFailed."""
         try:
             return await asyncio.create_subprocess_exec(
                 self.require_program(),
@@ -125,6 +126,7 @@ class Haienv:
     def _create_build_directory(
         self, uid: int, texts: Mapping[str, str], wheels: Sequence[Path]
     ) -> str:
+        """Create a build directory that belongs to the user. Delete old ones of killed servers."""
         delete_old_entries(Path(tempfile.gettempdir()), _BUILD_DIRECTORY)
         directory = tempfile.mkdtemp(prefix=_PREFIX)
         (Path(directory) / "wheels").mkdir()

@@ -137,6 +137,7 @@ def _verify_lock(home: OpenDirectory, environment: Environment | None) -> Enviro
 def _scan_owner(
     root: OpenDirectory, home: OpenDirectory, owner: str, owner_check: OwnerCheck
 ) -> Iterator[Environment | Unreadable]:
+    """Yield the environments of one user. Yield Unreadable after the limit of bytes is reached."""
     limit = home.bytes_read + _MAX_BYTES_PER_USER
     for name in filter(NAME.fullmatch, home.list_names(MAX_PER_USER)):
         full_name = EnvironmentName(owner, name)
@@ -157,6 +158,7 @@ def _scan_owner(
 def _read(
     root: OpenDirectory, home: OpenDirectory, full_name: EnvironmentName, owner_check: OwnerCheck
 ) -> Environment | None:
+    """Read one environment. Return it as broken if its files do not match the layout. Raise OSError."""
     environment = Environment(full_name.owner, full_name.name, EnvironmentState.BROKEN)
     with home.open_directory(full_name.name) as directory:
         try:
@@ -192,6 +194,7 @@ def _with_layer(
 
 
 def _current_layer(directory: OpenDirectory) -> str:
+    """Return the layer to which `current` leads. Raise BrokenEnvironment."""
     try:
         match = _CURRENT.fullmatch(directory.read_link("current"))
     except OSError as error:
@@ -209,6 +212,7 @@ def _check_layer(
     directory: OpenDirectory,
     layer: Layer,
 ) -> None:
+    """Check owner and contents of a layer, and that its parents exist. Raise BrokenEnvironment, or OSError."""
     if not owner_check(full_name.owner, home.owner_uid()):
         raise BrokenEnvironment(
             f"its directory belongs to uid {home.owner_uid()}, which is not that of {full_name.owner}"

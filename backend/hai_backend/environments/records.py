@@ -93,6 +93,7 @@ class Image:
 def parse_metadata(text: str) -> Metadata:
     """Parse env.toml. Raise BrokenEnvironment."""
     table = _table(text, "env.toml")
+    # The server does not need these keys; haienv does.
     _texts(table, "tags")
     _matching(table, "previous", _LAYER_OR_NONE)
     return Metadata(

@@ -122,6 +122,7 @@ def _free_space(
 
 
 def _unpack(root: Path, directory: Path, request: LayerRequest) -> None:
+    """Unpack an image into a temporary directory, and give the complete copy its name."""
     build_directory = directory / BUILDING / secrets.token_hex(8)
     build_directory.mkdir()
     try:
@@ -165,6 +166,7 @@ class _HashingReader:
 
 
 def _extract(file: BinaryIO, image: Image, target: Path) -> None:
+    """Extract an image, and compare its hash. Raise BrokenEnvironment if it is damaged."""
     from zstandard import ZstdDecompressor, ZstdError
 
     reader, links = _HashingReader(file), dict[str, str]()
@@ -193,6 +195,7 @@ def _create_links(target: Path, links: Mapping[str, str]) -> None:
 def _extract_members(
     archive: tarfile.TarFile, image: Image, target: Path, links: dict[str, str]
 ) -> None:
+    """Write the files of an image, and add its links to `links`. Raise BrokenEnvironment."""
     remaining_bytes, files = image.unpacked_bytes, 0
     for member in archive:
         remaining_bytes, files = remaining_bytes - member.size, files + 1

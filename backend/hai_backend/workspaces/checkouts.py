@@ -219,6 +219,7 @@ def _read_checked_out(
 
 
 def _changed_entries(files: WorkspaceFiles, task: int, folders: Directories) -> Iterator[Entry]:
+    """Yield the entries of a directory that differ from the checked-out ones."""
     pending = [""]
     while pending:
         folder = pending.pop()
@@ -315,6 +316,7 @@ class _Baseline:
 def _is_as_checked_out(
     folder: int, name: str, now: os.stat_result, entry: Entry, made_ns: int
 ) -> bool:
+    """Return whether a link or file is as it was checked out. Read the file if necessary."""
     if S_ISLNK(now.st_mode):
         is_link = entry.kind is EntryKind.SYMLINK
         return is_link and os.readlink(name, dir_fd=folder) == entry.target

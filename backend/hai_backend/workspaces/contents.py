@@ -196,6 +196,7 @@ def write_all(file: int, data: memoryview) -> None:
 def _merge_adjacent(
     parts: Iterable[tuple[int, memoryview]],
 ) -> Iterator[tuple[int, list[memoryview]]]:
+    """Yield the offset and the data of each run of adjacent parts."""
     start, end, run = 0, 0, list[memoryview]()
     for offset, data in parts:
         if run and (offset != end or len(run) >= _MAX_VECTORS):

@@ -82,6 +82,7 @@ def _parts(
 def _read_parts(
     source: FileSource, path: str, index: int, offset: int
 ) -> Iterator[tuple[FilePart, bytes]]:
+    """Yield the parts of one file from an offset. Raise Invalid if the offset is after its end."""
     with source.open_tree() as folders:
         file = source.open(folders, path)
     assert file is not None
@@ -96,6 +97,7 @@ def _read_parts(
 def _split(
     file: int, path: str, index: int, offset: int, size: int
 ) -> Iterator[tuple[FilePart, bytes]]:
+    """Yield an open file in parts of at most one message. Raise Conflict CONTENT_LOST."""
     while True:
         part_size = min(MESSAGE_BYTES, size - offset)
         content = os.pread(file, part_size, offset) if part_size else b""

@@ -189,6 +189,7 @@ class WorkspaceRegistry:
         return workspace
 
     def _open_files(self, key: Key) -> WorkspaceFiles:
+        """Open the files of a workspace, and complete the commits of another process. Raise NotFound."""
         if not self._exists(key):
             raise NotFound(
                 f"workspace {key[1]!r} of {key[0]} not found; `hai workspace list` shows yours"
@@ -224,6 +225,7 @@ class WorkspaceRegistry:
         await self.run(hidden, remove_tree, hidden)
 
     async def _drain(self, workspace: OpenWorkspace) -> None:
+        """Stop watchers, and wait until nobody uses a workspace. Raise Conflict after a time."""
         workspace.deleting = True
         workspace.notify_change()
         try:

@@ -62,7 +62,7 @@ def write_cache(
 def _conditions(
     home: Home, reference: Reference, environment: Environment, activation: Activation
 ) -> CacheConditions | None:
-    """Return None if tests of a few files cannot show that the reference still means the same environment."""
+    """Return the conditions; None if tests of a few files cannot show that the reference means the same environment."""
     is_implied_user = not reference.owner and environment.owner not in (home.user, SYSTEM)
     is_legacy_name = reference.name != environment.name
     spans_roots = home.other_roots and (
@@ -87,11 +87,13 @@ def _conditions(
 
 
 def _posix_script(conditions: CacheConditions, script: str) -> str:
+    """Return a script for bash and zsh that runs `script` only if the conditions are met."""
     tests = " &&\n  ".join(_posix_tests(conditions))
     return f"if {tests}; then\n_haienv_entered=yes\n{script}fi\n"
 
 
 def _posix_tests(conditions: CacheConditions) -> Iterator[str]:
+    """Yield tests for bash and zsh that hold only if the conditions are met."""
     for name, value in conditions.variables.items():
         yield f'[ "${{{name}-}}" = {quote(value)} ]'
     for link, target in conditions.links.items():
@@ -108,11 +110,13 @@ def _posix_tests(conditions: CacheConditions) -> Iterator[str]:
 
 
 def _fish_script(conditions: CacheConditions, script: str) -> str:
+    """Return a script for fish that runs `script` only if the conditions are met."""
     tests = "\n  and ".join(_fish_tests(conditions))
     return f"if {tests}\nset _haienv_entered yes\n{script}end\n"
 
 
 def _fish_tests(conditions: CacheConditions) -> Iterator[str]:
+    """Yield tests for fish that hold only if the conditions are met."""
     for name, value in conditions.variables.items():
         yield f'test "${name}" = {quote_fish(value)}'
     for link, target in conditions.links.items():

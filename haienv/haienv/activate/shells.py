@@ -28,6 +28,7 @@ def quote_fish(value: str) -> str:
 
 
 def _changed_variables(activation: Activation) -> list[str]:
+    """Return the names of all variables that activation changes."""
     fixed = ("PATH", "PYTHONPATH", "PYTHONHOME")
     return list(
         dict.fromkeys([*fixed, *activation.path_lists(), *sorted(activation.replaced_variables())])
@@ -79,6 +80,7 @@ _DEACTIVATE_PREVIOUS = {
 
 
 def _posix_script(shell: str, activation: Activation) -> str:
+    """Return the script for bash or zsh: save variables, define `deactivate`, and set variables."""
     names = [*_changed_variables(activation), "PS1"]
     save = "".join(
         _SAVE.format(v=v, exported=_EXPORTED[shell].format(v=v), its_own=_READ_ONLY[shell])
@@ -103,6 +105,7 @@ _RESTORE_END = """  unset -f deactivate _haienv_leave
 
 
 def _activate_posix(activation: Activation) -> str:
+    """Return the part of the script that sets variables and the prompt."""
     replaced_variables = "".join(
         _SET.format(v=n, value=quote(v)) for n, v in activation.replaced_variables().items()
     )
@@ -165,6 +168,7 @@ _FISH_LAST = """    for each in deactivate fish_prompt
 
 
 def _fish_script(activation: Activation) -> str:
+    """Return the script for fish: save variables, define `deactivate` and the prompt, and set variables."""
     names = _changed_variables(activation)
     replaced_variables = "".join(
         f"set -gx {n} {quote_fish(v)}\n" for n, v in activation.replaced_variables().items()

@@ -59,6 +59,7 @@ def _claim_prefix(home: Home, mark: Path) -> None:
 
 
 def _run_create(prefix_dir: Path, packages: Sequence[str], channels: Sequence[str]) -> None:
+    """Run `create` of conda. Delete the prefix and raise an error if that fails."""
     channel_options = [argument for channel in channels for argument in ("--channel", channel)]
     arguments = ["create", "--yes", "--prefix", str(prefix_dir), *channel_options, *packages]
     command = [find_program(), *arguments]

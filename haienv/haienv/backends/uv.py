@@ -98,6 +98,7 @@ class Uv:
         self._run("cache", "prune")
 
     def _run(self, *arguments: str, parent_packages: Collection[str] = ()) -> None:
+        """Run a command of uv. Raise BuildFailed or DiskFull if it fails."""
         if arguments[0] in _WRITING_COMMANDS and self.home.user_dir.is_dir():
             DiskReserve(self.home.user_dir).require()
         is_interactive = sys.stderr.isatty()

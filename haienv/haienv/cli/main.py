@@ -117,6 +117,7 @@ def _missing_package(error: ModuleNotFoundError) -> EnvError:
 
 
 def _run(arguments: list[str], program: str) -> int:
+    """Run one command line, or answer a completion of the shell. Return the exit code."""
     root = make_group()
     if instruction := os.environ.get("_HAIENV_COMPLETE"):
         from click.shell_completion import shell_complete
@@ -132,6 +133,7 @@ def _run(arguments: list[str], program: str) -> int:
 
 
 def _report(error: EnvError | click.ClickException | OSError, arguments: list[str]) -> int:
+    """Print an error as JSON or as text. Return its exit code."""
     if "--debug" in arguments:
         import traceback
 

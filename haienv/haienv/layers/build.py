@@ -164,6 +164,7 @@ def _with_actual_minor(base: Base, python: str) -> Base:
 
 
 def _refuse_breaking_shadows(steps: Sequence[Step], force: bool) -> None:
+    """Raise Refused if a shadow may break compiled packages of a parent, unless `force` is set."""
     shadows = find_breaking_shadows(steps)
     if shadows and not force:
         message = "; ".join(
@@ -189,6 +190,7 @@ def _require_hashes(pins: Sequence[Pin]) -> None:
 def _layer_record(
     lock: Lock, python: str, interpreter: str, base: Base, request: BuildRequest
 ) -> Layer:
+    """Return the record of a new layer, without size and number of packages."""
     return Layer(
         lock_hash=lock.hash,
         python=python,

@@ -80,6 +80,7 @@ def read_image(layer: Path) -> Image | None:
 
 
 def _pack_layer(home: Home, link: Parent) -> PackedLayer:
+    """Pack one layer. Layers of other users, and layers with an intact image, stay as they are."""
     path, environment = home.layer(link.owner, link.layer), f"{link.name}[{link.owner}]"
     existing = read_image(path)
     if link.owner != home.user:
@@ -93,6 +94,7 @@ def _pack_layer(home: Home, link: Parent) -> PackedLayer:
 
 
 def _build_image(home: Home, path: Path, layer: Layer) -> Image:
+    """Build the image of a layer, and publish it under the lease."""
     with build_directory(home) as work:
         modules = _compile_aside(path, layer, work / "modules")
         files, size = _write_image(path, modules, work / IMAGE_FILE)

@@ -65,6 +65,7 @@ def plan_steps(
 def _step(
     name: str, installed: Versions, resolved: Versions, by_name: Mapping[str, Distribution]
 ) -> Step:
+    """Return the step for one distribution."""
     before, version = installed.get(name, ""), resolved.get(name, "")
     parent = by_name.get(name)
     if not version:

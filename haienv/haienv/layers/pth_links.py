@@ -117,6 +117,7 @@ def _read_python_body(path: Path) -> bytes:
 
 
 def _generate_console_scripts(info: Path) -> Iterable[tuple[str, bytes]]:
+    """Yield name and code of each console script of a distribution."""
     try:
         parsed = ConfigParser(delimiters=("=",), interpolation=None)
         parsed.optionxform = str  # type: ignore[method-assign,assignment]  # names keep their case

@@ -119,6 +119,7 @@ def _write_files(
     pinned: Mapping[str, str],
     preferred: Iterable[str] = (),
 ) -> ResolverFiles:
+    """Write the input files of the resolver."""
     files = ResolverFiles(*(work_dir / f"{name}.txt" for name in ("input", "constraints", "pins")))
     constraints = [f"{name}=={version}" for name, version in pinned.items()]
     contents = (requirements, constraints, preferred)

@@ -107,6 +107,7 @@ def _read_requirements_txt(path: Path, _: Sequence[str] = ()) -> RequirementSet:
 
 
 def _parse_line(path: Path, line: str) -> RequirementSet:
+    """Parse a line of requirements.txt. Raise UsageError for unsupported options."""
     option, _, value = line.replace("=", " ", 1).partition(" ") if line[0] == "-" else ("", "", "")
     match option:
         case "":

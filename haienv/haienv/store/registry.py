@@ -116,6 +116,7 @@ def read_environment(home: Home, owner: str, name: str) -> Environment | None:
 
 
 def _read_once(home: Home, owner: str, name: str) -> Environment | None:
+    """Read one environment. Files that are invalid or cannot be read set its fault."""
     directory = home.directory(owner, name)
     empty = Environment(home.root, owner, name, EnvMetadata())
     if directory.is_symlink() or directory.parent.is_symlink():
@@ -134,6 +135,7 @@ def _read_once(home: Home, owner: str, name: str) -> Environment | None:
 
 
 def _with_layer(home: Home, environment: Environment) -> Environment:
+    """Return the environment with its current layer, or with a fault if the layer cannot be used."""
     try:
         layer_id = parse_layer_link(read_link(environment.directory / CURRENT_LINK))
     except Unreadable as error:

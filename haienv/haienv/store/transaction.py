@@ -84,6 +84,7 @@ def _machine_id() -> str:
 
 def is_process_alive(path: Path) -> bool:
     """Return True if the process that created a directory is alive. On other hosts, assume so for a day."""
+    # The name is <machine>-<pid>-<random digits>; the machine may contain dashes.
     machine, _, number = path.name.rpartition("-")[0].rpartition("-")
     if machine == _machine_id() and number.isdigit():
         return os.path.exists(f"/proc/{number}") if os.path.isdir("/proc/self") else True

@@ -46,6 +46,7 @@ def read_bytes(path: str | Path, limit: int = RECORD_LIMIT_BYTES) -> bytes:
 
 
 def _read_bounded(file: int, path: str | Path, limit: int) -> bytes:
+    """Read an open file. Raise Unreadable if it is not a regular file, or is too large."""
     status = os.fstat(file)
     if not stat.S_ISREG(status.st_mode):
         raise Unreadable(f"{path} is not a regular file")

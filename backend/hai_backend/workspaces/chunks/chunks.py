@@ -148,6 +148,7 @@ def complete_file(files: WorkspaceFiles, file: bytes, size: int, assembly: Assem
 
 
 def _install(files: WorkspaceFiles, file: bytes, size: int, assembly: Assembly) -> None:
+    """Rename a complete file to its digest. Raise Conflict if its content is wrong."""
     with files.index.transaction() as db:
         db.execute("DELETE FROM chunks WHERE file = ? AND have = 2", (file,))
         db.execute("UPDATE chunks SET have = 1 WHERE file = ?", (file,))

@@ -209,6 +209,7 @@ def _install_file(files: WorkspaceFiles, folder: int, step: _Step) -> tuple[Any,
 
 
 def _move_into_tree(files: WorkspaceFiles, folder: int, step: _Step) -> None:
+    """Move a content from `incoming` to its path, with time, mode and owner. Raise FileNotFoundError."""
     assert step.digest is not None
     incoming, source = files.incoming.folder, step.source or step.digest.hex()
     os.utime(source, ns=(step.mtime_ns, step.mtime_ns), dir_fd=incoming)

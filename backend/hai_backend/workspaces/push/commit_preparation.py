@@ -86,7 +86,7 @@ def prepare_contents(files: WorkspaceFiles) -> list[str]:
     """Provide a separate file in `incoming` for every staged file. Return some of the names. Raise Conflict.
 
     The file is named by its digest. If several staged files have the same content, all but the first get a copy under
-    another name, which is recorded.
+    another name, which is recorded. The returned names are complete only if they are few enough to sync each separately.
     """
     copies: list[_RequiredContent] = []
     ready: list[str] = []
@@ -162,6 +162,7 @@ class _ContentProvider(TreeWorker):
         return missing
 
     def _create(self, digest: bytes, source: str) -> bool:
+        """Create a file in `incoming` from a stored content. Return False if there is none."""
         files, incoming = self._files, self._files.incoming
         if digest == _EMPTY:
             incoming.put(source, memoryview(b""))

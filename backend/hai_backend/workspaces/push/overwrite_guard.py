@@ -35,6 +35,7 @@ def require_unchanged(files: WorkspaceFiles) -> None:
 
 
 def _check_rows(files: WorkspaceFiles, pool: WorkerPool[_ChangeChecker], condition: str) -> None:
+    """Compare staged changes that meet a condition with the tree. Raise Conflict."""
     query = f"""SELECT s.folder, s.name, s.kind, e.kind, e.digest, e.target,
           t.size, t.mtime_ns, t.ino, t.ctime_ns, t.seen_ns
         FROM staged s LEFT JOIN entries e ON e.folder = s.folder AND e.name = s.name AND e.gone = 0

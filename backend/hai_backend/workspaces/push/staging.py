@@ -170,6 +170,7 @@ def _retain_non_empty_directories(db: sqlite3.Connection) -> None:
 
 
 def _check_removals(db: sqlite3.Connection) -> None:
+    """Raise Conflict if more than half of all files would be removed."""
     query = f"""SELECT COUNT(*) FROM staged s CROSS JOIN entries e ON {_JOIN_CURRENT}
         WHERE s.kind = 0 AND e.kind != {_DIRECTORY}"""
     removed = db.execute(query).fetchone()[0]

@@ -103,6 +103,8 @@ def _two_blocks() -> list[memoryview]:
 
 
 def _read(file: int, offset: int, size: int, block: memoryview) -> memoryview:
+    """Read a part of a file into a block, directly if the part is large."""
+    # Direct reads begin and end at multiples of the alignment.
     skipped = offset % _ALIGNMENT
     end = -(-(skipped + size) // _ALIGNMENT) * _ALIGNMENT
     direct = size > _CACHED_READ_BYTES

@@ -58,6 +58,7 @@ class Directories:
         return self._open[-1][1] if self._open else self.root
 
     def _open_step(self, name: str, parent: int, *, make: bool) -> int:
+        """Open one directory below an open one. With `make`, create it if necessary."""
         try:
             return os.open(name, OPEN_DIRECTORY, dir_fd=parent)
         except FileNotFoundError:

@@ -76,6 +76,7 @@ class DirectoryScan(TreeWorker):
     def _scan_names(
         self, request: ScanRequest, descriptor: int, names: Sequence[str], result: ScanResult
     ) -> None:
+        """Compare names with the recorded rows, and remove each existing name from `request.recorded`."""
         self.done += len(names)
         folder, recorded = request.folder, request.recorded
         for name in names:
@@ -100,6 +101,7 @@ class DirectoryScan(TreeWorker):
         row: Any,
         result: ScanResult,
     ) -> None:
+        """Add the difference of one entry to the result, if there is one."""
         path = joined(folder, name)
         if problem := _name_problem(path):
             result.passed_over.append((path, problem))

@@ -126,6 +126,7 @@ class _TreeWalk:
             db.executemany("INSERT OR REPLACE INTO stats VALUES (?, ?, ?, ?, ?, ?, ?)", self._stats)
 
     def _changes_in(self, request: ScanRequest, first: Future[ScanResult]) -> list[Entry]:
+        """Return the changes in one directory, and append its subdirectories to the pending ones."""
         changed: list[Entry] = []
         subdirectories: list[str] = []
         stats: list[tuple[Any, ...]] = []
@@ -155,6 +156,7 @@ class _TreeWalk:
     def _add_differences(
         self, changed: list[Entry], folder: str, differences: list[Difference]
     ) -> None:
+        """Add the changes that the differences of a directory mean."""
         for row, recorded, entry in differences:
             if entry is None:
                 changed += self._removals(folder, row)

@@ -170,6 +170,7 @@ def _parse_edited(environment: Environment, text: str) -> Config:
 
 
 def _configure(settings: Settings, name: str, change: Callable[[EnvMetadata], EnvMetadata]) -> int:
+    """Change the metadata of an environment, and print its configuration."""
     from haienv import operations
 
     home, environment = find_own_environment(name)
@@ -218,6 +219,7 @@ def _with_entries(metadata: EnvMetadata, key: str, values: Mapping[str, str]) ->
 
 
 def _parse_entries(key: str, values: tuple[str, ...]) -> dict[str, str]:
+    """Parse values for a list. Raise UsageError, which lists all invalid values."""
     pairs = [value.partition("=") if key == VARIABLES else (value, "=", "") for value in values]
     faults = [f"{name!r} has no value: write K=V" for name, equals, _ in pairs if not equals]
     fault_functions = {VARIABLES: variable_fault, "tags": _tag_fault, "hook": hook_fault}
@@ -233,6 +235,7 @@ def _tag_fault(tag: str) -> str:
 
 
 def _with_text(metadata: EnvMetadata, key: str, value: str) -> EnvMetadata:
+    """Return the metadata with another text or visibility. Raise UsageError if the value is invalid."""
     if not value.isprintable():
         raise UsageError(f"{key} has unprintable characters")
     if key != "visibility":

@@ -198,6 +198,7 @@ def _format_plan(plan: Sequence[Step]) -> str:
 
 
 def _config_from_options(options: dict[str, Any]) -> Config:
+    """Return the configuration that the options describe. Raise UsageError, which lists all invalid values."""
     pairs = [pair.partition("=") for pair in options["variables"]]
     faults = [f"{k!r} has no value: write K=V" for k, equals, _ in pairs if not equals]
     faults += [f for k, _, v in pairs if (f := variable_fault(k) or value_fault(v))]
@@ -215,6 +216,7 @@ def _config_from_options(options: dict[str, Any]) -> Config:
 
 
 def _choose_base(home: Home, options: dict[str, Any], requested_python: str) -> Base:
+    """Return the base that the options select; by default, the active environment or the Python of the shell."""
     from haienv.layers.base import (
         choose_default_parent,
         find_running_minor,
@@ -245,6 +247,7 @@ def _choose_base(home: Home, options: dict[str, Any], requested_python: str) -> 
 
 
 def _make_conda_base(home: Home, options: dict[str, Any], python: str) -> Base:
+    """Create a prefix with conda, and return its Python as the base."""
     from haienv.backends.conda import create_prefix
     from haienv.layers.base import make_python_base
 

@@ -70,6 +70,7 @@ def import_(settings: Settings, /, file: str, name: str, **options: Any) -> int:
 
 
 def _import_archive(home: Home, uv: Uv, path: Path, name: str) -> Environment:
+    """Create an environment from an archive."""
     from haienv import archive, operations
     from haienv.layers.build import BuildRequest
     from haienv.layers.machine import require_runnable
@@ -93,6 +94,7 @@ def _import_archive(home: Home, uv: Uv, path: Path, name: str) -> Environment:
 
 
 def _find_base(home: Home, layer: Layer) -> Base:
+    """Return the local base of an imported layer. Raise Refused if its parent is missing."""
     from haienv.layers.base import make_empty_base, make_environment_base
 
     if layer.sites:

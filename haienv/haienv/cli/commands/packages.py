@@ -106,6 +106,7 @@ def uninstall(settings: Settings, /, name: str, packages: tuple[str, ...], **opt
 def _without_packages(
     environment: Environment, request: BuildRequest, packages: Sequence[str]
 ) -> BuildRequest:
+    """Return the request without some packages. Raise Refused for one that is not a requirement."""
     from haienv.layers.installed import find_editable_projects, read_versions
     from haienv.requirements.requirement_set import (
         group_by_name,
@@ -152,6 +153,7 @@ def _rebuild_environment(
     change: Callable[[BuildRequest], BuildRequest],
     base: Base | None = None,
 ) -> int:
+    """Rebuild an environment, print the plan, and run the hooks if anything has changed."""
     from haienv import operations
     from haienv.layers.plan import select_changes
 
@@ -213,6 +215,7 @@ def upgrade(settings: Settings, /, name: str, **options: Any) -> int:
 
 
 def _choose_upgraded_base(home: Home, environment: Environment, python: str) -> Base:
+    """Return the base after an upgrade: the current parent, or the Python with the requested version."""
     from haienv.layers.base import make_environment_base, make_layer_base, make_python_base
 
     layer = environment.recorded_layer

@@ -126,6 +126,7 @@ def _parse_config(text: str) -> Config:
 
 
 def _find_base(home: Home, lock: Lock, parent: str, chosen: str) -> Base:
+    """Return the local base for a lock of the cluster. Raise Refused if its parent is missing here."""
     from haienv.layers.base import make_empty_base, make_environment_base
     from haienv.store.registry import find_by_lock, find_by_reference
 
@@ -195,6 +196,7 @@ def build(settings: Settings, /, name: str, remote: bool, **options: Any) -> int
 
 
 def _resolve_lock(uv: Uv, requirements: tuple[str, ...], python: str, chain: list[Lock]) -> Lock:
+    """Resolve requirements to a lock for the cluster, with the packages of the chain as constraints."""
     from haienv.layers.resolve import resolve_for_version
     from haienv.store.transaction import build_directory
 
