@@ -86,7 +86,7 @@ def prepare_contents(files: WorkspaceFiles) -> list[str]:
     """Provide a separate file in `incoming` for every staged file. Return some of the names. Raise Conflict.
 
     The file is named by its digest. If several staged files have the same content, all but the first get a copy under
-    another name, which is recorded. The returned names are complete only if they are few enough to sync each separately.
+    another name, which is recorded. The returned names are complete only if they are few enough to sync separately.
     """
     copies: list[_RequiredContent] = []
     ready: list[str] = []
