@@ -1,1 +1,1 @@
-"""Replays traces through the production scheduler on a virtual clock: what would have happened, and what if."""
+"""Runs the production scheduler on a virtual clock: replays of traces, and forecasts of start times."""

@@ -1,9 +1,8 @@
 """Measures passes of the production scheduler, on a generated cluster of any size or on a snapshot.
 
-`cold_s` is the first pass of an empty cache. `steady_*` are passes after at most 100
-changes each, as in production: tasks end, are submitted and leave; the decisions of a pass are applied before the
-next one. Times are processor time of one core. Random
-numbers are seeded: two calls measure the same work.
+`cold_s` is the first pass of an empty cache. `steady_*` are passes after at most 100 changes each, as in production:
+tasks end, are submitted and leave, and the decisions of a pass are applied before the next pass. Times are processor
+time of one core. Random numbers are seeded, so two calls measure the same work.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ TaskFactory = Callable[[int, Random], SchedTask]
 
 
 def sizes(original: Snapshot) -> Mapping[str, int]:
-    """Sizes of a snapshot, under the names that --synthetic takes."""
+    """Return the sizes of a snapshot, under the names that --synthetic accepts."""
     waiting = sum(task.standing is SchedulingState.QUEUED for task in original.tasks)
     return {
         "nodes": len(original.nodes),
@@ -38,7 +37,7 @@ def sizes(original: Snapshot) -> Mapping[str, int]:
 
 
 def resubmitted(original: Snapshot) -> TaskFactory:
-    """Makes new tasks by resubmitting tasks of the snapshot without their history."""
+    """Return a factory that makes new tasks from tasks of the snapshot, without their history."""
     newest = max(task.id for task in original.tasks)
 
     def make_task(number: int, draw: Random) -> SchedTask:
@@ -77,7 +76,7 @@ _NODE_COUNTS = (*[1] * 12, *[2] * 4, *[4] * 2, 8, 16)
 
 
 def time_passes(original: Mapping[str, int] | Snapshot) -> Mapping[str, Any]:
-    """On a cluster of so many nodes, waiting, running, users and groups, or on one that is there already."""
+    """Measure passes on a generated cluster of these sizes, or on a snapshot."""
     if isinstance(original, Snapshot):
         return {**sizes(original), **_times(original, resubmitted(original))}
     settings = original
@@ -103,7 +102,7 @@ def _times(original: Snapshot, make_task: TaskFactory) -> Mapping[str, Any]:
 
 
 def snapshot(settings: Mapping[str, int]) -> Snapshot:
-    """A full cluster with a backlog, and some history."""
+    """Return a full cluster with a backlog and some history."""
     draw = Random(1)
     groups = [f"g{i}" for i in range(settings["groups"])]
     nodes = tuple(
@@ -117,7 +116,7 @@ def snapshot(settings: Mapping[str, int]) -> Snapshot:
 
 
 def _filled(empty: Snapshot, running: int, draw: Random) -> Iterator[SchedTask]:
-    """The tasks, when the scheduler itself has started as many as there are nodes for, at most `running`."""
+    """Return at most `running` tasks that the scheduler has started on the empty cluster."""
     starts = [
         d
         for d in SchedulerCache.from_snapshot(empty, Policy()).decide(_NOW).decisions
@@ -175,7 +174,7 @@ class _Workload:
         self.submitted = len(self.original.tasks)
 
     def carry_out(self, plan: Plan, now: float) -> dict[int, SchedTask]:
-        """Apply the decisions; returns the changed tasks."""
+        """Apply the decisions, and return the changed tasks."""
         changed: dict[int, SchedTask] = {}
         for decision in plan.decisions:
             match decision:
@@ -214,7 +213,7 @@ class _Workload:
 
 
 def _steady(world: _Workload, plan: Plan) -> list[float]:
-    """Seconds of each pass. Warm-up passes, which suspend many tasks, are not measured."""
+    """Return the seconds of each pass. Passes of the warm-up, which suspend many tasks, are not measured."""
     times, now = [], world.original.now
     for number in range(_SETTLING + PASSES):
         changed = world.carry_out(plan, now)

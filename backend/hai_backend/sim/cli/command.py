@@ -1,4 +1,4 @@
-"""`python -m hai_backend.sim`, which `hai simulate` runs: replays traces under policies and reports the outcome.
+"""`python -m hai_backend.sim`, which `hai simulate` runs: replays traces under policies and reports the results.
 
 Exit codes are those of `hai`: 0 success, 1 failure (with --verify: a decision differs), 2 invalid options or files,
 130 interrupted, 141 broken pipe.
@@ -102,7 +102,7 @@ def _time_passes(request: Request, source: Mapping[str, int] | Path, engine: Eng
 
 
 def _verify(request: Request) -> int:
-    """Exit code 0 if every replayed decision equals the recorded one."""
+    """Replay recorded passes. Return 0 if every decision equals the recorded one."""
     with progress_bars(sys.stderr) as watch:
         verdicts = [verify(path, watch(path)) for path in request.traces]
     if request.json != STDOUT:
@@ -146,7 +146,7 @@ def _write_json(request: Request, found: Mapping[str, Any]) -> None:
 
 
 def _write(path: str, text: str) -> None:
-    """Write a file; an error names it, which Python's own error for a full disk does not."""
+    """Write a file. An error names the file; Python's own error for a full disk does not."""
     try:
         Path(path).write_text(text, "utf-8")
     except OSError as error:

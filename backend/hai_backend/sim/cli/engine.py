@@ -1,4 +1,4 @@
-"""What the command line drives. Tests pass a small fake; everybody else gets the production code."""
+"""The functions that the command line calls. Tests replace them by a small fake."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Replay(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """Functions that the command calls."""
+    """The functions that the command calls."""
 
     replay: Replay
     cluster: Callable[[int, int, bool], Any]  # nodes, GPUs of a node, whether tasks share nodes
@@ -42,7 +42,7 @@ class Engine:
 
 
 def production_engine() -> Engine:
-    """The production engine. Its modules load only when they are needed."""
+    """Return the production engine. Its modules are loaded only when they are needed."""
     from hai_backend.scheduler.policy import policy
     from hai_backend.sim import pass_timing
     from hai_backend.sim.replay import replay
@@ -51,7 +51,7 @@ def production_engine() -> Engine:
 
 
 def read_policy(path: str, engine: Engine) -> Policy:
-    """The policy of a TOML, JSON or YAML file. Raises Invalid with every violation."""
+    """Return the policy of a TOML, JSON or YAML file. Raises Invalid with all violations."""
     try:
         found = _mapping(Path(path))
     except (OSError, ValueError, yaml.YAMLError) as error:
@@ -60,7 +60,7 @@ def read_policy(path: str, engine: Engine) -> Policy:
 
 
 def _mapping(path: Path) -> Mapping[str, Any]:
-    """Raises ValueError (of which TOMLDecodeError and JSONDecodeError are kinds), OSError, YAMLError."""
+    """Return the content of a file. Raises ValueError (TOMLDecodeError, JSONDecodeError), OSError, YAMLError."""
     text = path.read_text("utf-8-sig")
     match path.suffix.lower():
         case ".toml":

@@ -1,4 +1,4 @@
-"""Runs every trace on every cluster under every policy, after checking that all combinations can run."""
+"""Replays every trace on every cluster under every policy, after checking that all combinations can run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEFAULT = "default"
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Contents of all input files; policies by file name."""
+    """The contents of all input files. Policies are stored by file name."""
 
     traces: tuple[Trace, ...]
     policies: Mapping[str, Policy]
@@ -37,7 +37,7 @@ class _Case:
 
 
 def read_inputs(request: Request, engine: Engine) -> Inputs:
-    """Read all files. Raises Invalid with the problems of all of them, and of jobs too large for a cluster."""
+    """Read all files. Raises Invalid with all problems, including jobs that are too large for a cluster."""
     found: list[Violation] = []
     traces, policies = [], {}
     for path in request.traces:
@@ -73,7 +73,7 @@ def _load(path: str, request: Request) -> Trace:
 
 
 def _too_large(trace: Trace, nodes: int) -> list[Violation]:
-    """A violation if the trace has jobs that a cluster of this size can never start."""
+    """Return a violation if the trace has jobs that a cluster of this size can never start."""
     too_large = [job for job in trace.jobs if job.nodes > nodes]
     if not too_large:
         return []
@@ -114,7 +114,7 @@ def _replay(
 
 
 def _labels(cases: Sequence[_Case]) -> list[str]:
-    """Labels made of those of trace, policy and nodes that differ; a single case is named by its policy."""
+    """Return a label for each case, made of the parts that differ. A single case is named by its policy."""
     full = [(case.trace.source, case.policy, f"{case.nodes} nodes") for case in cases]
     short = [(_stem(trace), _stem(policy), nodes) for trace, policy, nodes in full]
     parts = short if len(set(short)) == len(cases) else full  # a/p.toml and b/p.toml

@@ -1,4 +1,4 @@
-"""Parses and validates the options of the command; all problems are reported at once."""
+"""Parses and validates the options of the command. All problems are reported at once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MAY_BE_0 = ("waiting", "running")
 
 
 def read_problem(path: Path) -> str:
-    """Why a file cannot be read; empty when it can."""
+    """Say why a file cannot be read; return an empty text if it can."""
     if path.is_dir():
         return "is a directory; name a file"
     if not path.exists():
@@ -37,7 +37,10 @@ def read_problem(path: Path) -> str:
 
 
 def write_problem(path: Path) -> str:
-    """Why a file cannot be written, checked before a replay of minutes; empty when it can."""
+    """Say why a file cannot be written; return an empty text if it can.
+
+    This is checked before a replay, which takes minutes.
+    """
     if path.is_dir():
         return "is a directory; name a file"
     if not path.parent.is_dir():
@@ -47,12 +50,12 @@ def write_problem(path: Path) -> str:
 
 
 def parse_positive(text: str) -> int:
-    """A whole number from 1. Raises ValueError."""
+    """Parse an integer from 1. Raises ValueError."""
     return _number(text, at_least=1)
 
 
 def parse_count(text: str) -> int:
-    """A whole number from 0. Raises ValueError."""
+    """Parse an integer from 0. Raises ValueError."""
     return _number(text, at_least=0)
 
 
@@ -67,7 +70,7 @@ def _number(text: str, *, at_least: int) -> int:
 
 
 def parse_factor(text: str) -> float:
-    """A number above 0. Raises ValueError."""
+    """Parse a number above 0. Raises ValueError."""
     value = to_float(text)
     if not (math.isfinite(value) and value > 0):
         raise ValueError(
@@ -77,14 +80,14 @@ def parse_factor(text: str) -> float:
 
 
 def parse_format(text: str) -> str:
-    """A format of traces. Raises ValueError."""
+    """Parse a format of traces. Raises ValueError."""
     if text not in FORMATS:
         raise ValueError(f"no format {text!r}; there are {', '.join(FORMATS)}")
     return text
 
 
 def parse_synthetic_or_snapshot(text: str) -> Mapping[str, int] | Path:
-    """The numbers of --synthetic, or the file of a snapshot. Raises ValueError with all that is wrong."""
+    """Parse the numbers of --synthetic, or the file name of a snapshot. Raises ValueError with all problems."""
     if not text.endswith(".json"):
         return parse_synthetic(text)
     if problem := read_problem(Path(text)):
@@ -93,7 +96,7 @@ def parse_synthetic_or_snapshot(text: str) -> Mapping[str, int] | Path:
 
 
 def parse_synthetic(text: str) -> Mapping[str, int]:
-    """The numbers of --synthetic, the ones left out as well. Raises ValueError with all that is wrong."""
+    """Parse the numbers of --synthetic; omitted numbers have their defaults. Raises ValueError with all problems."""
     found, problems = dict(SYNTHETIC), []
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, _, value = part.partition("=")
@@ -121,7 +124,7 @@ STDOUT = "-"
 
 @dataclass(frozen=True, slots=True)
 class CommandLine:
-    """The options as they were typed; None or empty: not given."""
+    """The options as they were typed. Options that were not given are None or empty."""
 
     traces: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
@@ -140,7 +143,7 @@ class CommandLine:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to do; a replay, unless `synthetic` or `verify` say otherwise."""
+    """What to do: time passes if `synthetic` is set, verify a log if `verify` is set, else replay traces."""
 
     traces: tuple[str, ...]
     nodes: tuple[int, ...]
@@ -159,7 +162,7 @@ class Request:
 
 @dataclass(slots=True)
 class _Check:
-    """Converts, and keeps what could not be converted."""
+    """Converts options, and collects the violations."""
 
     violations: list[Violation] = field(default_factory=list)
 
@@ -177,7 +180,7 @@ class _Check:
 
 
 def parse(arguments: CommandLine) -> Request:
-    """Raises Invalid with every violation."""
+    """Convert and check all options. Raises Invalid with all violations."""
     check = _Check()
     _check_purpose(check, arguments)
     _check_files(check, arguments)
@@ -208,7 +211,7 @@ def parse(arguments: CommandLine) -> Request:
 
 
 def _check_purpose(check: _Check, arguments: CommandLine) -> None:
-    """Either a replay, which needs nodes, or --verify, or --synthetic: these take little else but --json."""
+    """Check that the options belong to one purpose: a replay, --verify or --synthetic."""
     if arguments.synthetic is not None:
         _check_alone(check, "--synthetic", {"TRACE": arguments.traces, **_replay_only(arguments)})
         return

@@ -1,4 +1,4 @@
-"""A progress bar on stderr when it is a terminal; no output in pipes and logs."""
+"""A progress bar on stderr if it is a terminal; no output in pipes and logs."""
 
 from __future__ import annotations
 
@@ -42,4 +42,4 @@ def progress_bars(out: TextIO) -> Iterator[Watch]:
 
 
 def _silent(done: int, total: int, now: float) -> None:
-    """Nobody watches."""
+    """Report nothing."""

@@ -1,9 +1,9 @@
 """One sampled future of a node group: existing tasks with random remaining run times, and random arrivals.
 
-Remaining run times are drawn from what history tells of the kind of task, given how long it has run. Where history
-errs, it errs for many tasks at once: so the draws of one future lean the same way, and each future believes either all
-of history or only its newest part. Arrivals repeat stretches of the last days at the same time of day, so that bursts
-stay bursts.
+Remaining run times are drawn from the history of the kind of task, given how long the task has run. An error of the
+history concerns many tasks at once. So the draws of one future deviate in the same direction, and each future uses
+either the whole history or only its newest part. Arrivals repeat periods of the last days at the same time of day, so
+that bursts of submissions stay bursts.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from hai_backend.scheduler.queue.history import History
 from hai_backend.scheduler.queue.precedence import task_kind
 from hai_backend.sim.replay.virtual_cluster import SimulatedTask, VirtualCluster
 
-# spread of draws: of a future, and of a task within it (calibrated: tests/bench/scheduler/bench_forecast)
+# spread of the draws of a future, and of a task within it (calibrated: tests/bench/scheduler/bench_forecast)
 COMMON_SPREAD, TASK_SPREAD = 1.0, 0.6
-# parts of history that futures believe, and endings in each at least
+# the newest parts of the history that futures use, and the fewest endings in each
 NEWEST, FEWEST = (1.0, 0.2, 0.05), 50
 DAY, DAYS, STRETCH = 86_400.0, 7, 6 * 3600.0
-_LONGEST = 1e7  # seconds; a run time beyond what history tells
+_LONGEST = 1e7  # seconds; a run time beyond the history
 _SUSPEND_SECONDS = 5.0
 _NORMAL = NormalDist()
 _NOBODY = SchedTask(0, "", "", 0, Priority.AUTO, inf)
@@ -39,16 +39,16 @@ _NOBODY = SchedTask(0, "", "", 0, Priority.AUTO, inf)
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What futures of a group are sampled from: its current state, its history and its recent arrivals."""
+    """What the futures of a group are sampled from: its current state, its history and its recent arrivals."""
 
     snapshot: Snapshot
     group: str
     policy: Policy
-    history: History  # that the scheduler ranks by
-    views: tuple[History, ...]  # that run times are drawn from: each future believes one of them
+    history: History  # by which the scheduler orders tasks
+    views: tuple[History, ...]  # from which run times are drawn; each future uses one of them
     endings: int
     arrived: tuple[SchedTask, ...]  # in the last DAYS, by submission
-    since: float  # arrivals are known from then on; a STRETCH at least, so that a first rush is none for ever
+    since: float  # start of the recorded arrivals; at least a STRETCH ago, so that a first rush is not repeated for ever
 
     @property
     def span(self) -> str:
@@ -58,7 +58,7 @@ class Past:
 
 
 def past_of(snapshot: Snapshot, policy: Policy, group: str) -> Past:
-    """Collects state, history and arrivals of one group."""
+    """Collect state, history and arrivals of one group."""
     endings = tuple(e for e in snapshot.endings if e.task.group == group and e.seconds >= 0)
     tasks = tuple(task for task in snapshot.tasks if task.group == group)
     views = tuple(_learned(endings[-max(FEWEST, int(part * len(endings))) :]) for part in NEWEST)
@@ -78,13 +78,13 @@ def _learned(endings: Sequence[Ending]) -> History:
 
 
 def _free_nodes(snapshot: Snapshot, group: str) -> tuple[Node, ...]:
-    """Nodes of the group; not those that runs of other groups still hold."""
+    """Return the nodes of the group, without nodes that runs of other groups still use."""
     foreign = {name for t in snapshot.tasks if t.group != group for name in t.placed}
     return tuple(n for n in snapshot.nodes if n.group == group and n.name not in foreign)
 
 
 class Future:
-    """A possible continuation of the current state. The same seed gives the same future."""
+    """A possible continuation of the current state. Equal seeds give equal futures."""
 
     def __init__(self, past: Past, seed: int) -> None:
         self._past = past
@@ -96,7 +96,7 @@ class Future:
         self._next: tuple[float, SchedTask] = next(self._arrivals, (inf, _NOBODY))
 
     def step(self) -> bool:
-        """Advance to the next event and run a pass. False: there are no more events."""
+        """Advance to the next event and make a pass. Return False if there are no more events."""
         world = self.world
         while (
             inf > self._next[0] <= min(world.events[0][0] if world.events else inf, world.wake_at)
@@ -129,7 +129,7 @@ class Future:
         return world
 
     def _add_existing(self, world: VirtualCluster, task: SchedTask) -> None:
-        """Add a task that exists already."""
+        """Add a task that exists in the snapshot."""
         world.changed[task.id] = task
         began = world.now if task.run_started_at is None else min(task.run_started_at, world.now)
         ran = world.now - began
@@ -145,15 +145,15 @@ class Future:
                 world.schedule_release(simulated, requeue=task.suspended_for != 0)
 
     def _draw(self, task: SchedTask, age: float) -> float:
-        """Random remaining run time in seconds, given the age."""
+        """Draw the remaining run time in seconds of a task of this age."""
         task_draw = TASK_SPREAD * self._random.gauss(0.0, 1.0)
         share = _NORMAL.cdf(self._lean + task_draw)
         return min(_LONGEST, self._view.curve(task_kind(task)).remaining(age, share))
 
     def _draw_arrivals(self) -> Iterator[tuple[float, SchedTask]]:
-        """Stretches of the past one after the other, each of a random one of the days known, or from anywhere.
+        """Yield submissions, for DAYS at most: one period after the other, each copied from a random day of the past.
 
-        For DAYS at most: where everybody came within one moment, hardly any stretch has somebody.
+        The limit is needed if all tasks were submitted at one moment: then hardly any period contains a submission.
         """
         past, at = self._past, self._past.snapshot.now
         until = at + DAYS * DAY
@@ -168,7 +168,7 @@ class Future:
             at += length
 
     def _stretch(self, at: float) -> tuple[float, float]:
-        """How long the next stretch is, and how far back its model lies."""
+        """Return how long the next period is, and how far back the copied period lies."""
         now, since = self._past.snapshot.now, self._past.since
         if now - since < DAY:
             return STRETCH, at - self._random.uniform(since, now - STRETCH)
@@ -178,7 +178,7 @@ class Future:
 
 
 def _resubmitted(task: SchedTask, number: int, at: float) -> SchedTask:
-    """The same task, submitted again."""
+    """Return the same task as a new submission."""
     return SchedTask(
         id=number,
         user=task.user,

@@ -1,8 +1,9 @@
-"""Predicts when a waiting task starts, by running the scheduler through sampled futures of the task's node group.
+"""Predicts when a queued task starts, by running the scheduler through sampled futures of the task's node group.
 
-One set of futures serves all requested tasks. The interval is that of a prediction: of n futures, the k-th
-earliest start bounds a share k / (n + 1) of what may happen, so P10 and P90 hold 80 % between them when the futures are
-like the real one. With too little history to draw futures from, the answer is a reason instead.
+One set of futures serves all requested tasks. The interval is a prediction interval: with n futures, the start comes
+before the k-th earliest sampled start with probability k / (n + 1). So the start lies between P10 and P90 with a
+probability of 80 %, if the futures are like the real one. If there is too little history, the result is a reason
+instead.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from hai_backend.scheduler import Policy
 from hai_backend.scheduler.queue.precedence import task_kind
 from hai_backend.sim.forecast.futures import DAY, Future, Past, past_of
 
-ENDINGS = 20  # of the group; with fewer, nothing is predicted
-TASKS = 2_000  # of the group, waiting and running; with more, nothing is predicted
+ENDINGS = 20  # of the group; with fewer endings, there is no prediction
+TASKS = 2_000  # of the group, queued and running; with more tasks, there is no prediction
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """Limits of a forecast: futures, passes per future, horizon in seconds, and seconds of computing in total."""
+    """The limits of a forecast: futures, passes per future, horizon in seconds, and total computing time in seconds."""
 
     futures: int = 19
     passes: int = 400
@@ -33,9 +34,9 @@ class Effort:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """When a task starts, in seconds since the epoch: between `p10` and `p90` with odds of 80 %.
+    """When a task starts, in seconds since the epoch: between `p10` and `p90` with a probability of 80 %.
 
-    `p50` and `p90` are None when they lie beyond the horizon; without a prediction, `reason` says why.
+    `p50` and `p90` are None if they lie beyond the horizon. If there is no prediction, `reason` says why.
     """
 
     p10: float | None = None
@@ -52,7 +53,7 @@ def forecast(
     task_ids: Collection[int],
     effort: Effort = Effort(),
 ) -> Mapping[int, Forecast]:
-    """A forecast for each task. The same arguments give the same result unless the time limit is reached."""
+    """Return a forecast for each task. Equal arguments give equal results unless the time limit is reached."""
     past = past_of(snapshot, policy, group)
     found = {t.id: t for t in past.snapshot.tasks if _is_waiting(t, snapshot)}
     predictable = [number for number in task_ids if number in found]
@@ -74,7 +75,7 @@ def _is_waiting(task: SchedTask, snapshot: Snapshot) -> bool:
 
 
 def _refusal(past: Past) -> str:
-    """Why there is no prediction; empty when there is one."""
+    """Say why there is no prediction; return an empty text if there is one."""
     group, tasks = past.group, len(past.snapshot.tasks)
     if past.endings < ENDINGS:
         one = past.endings == 1
@@ -86,7 +87,7 @@ def _refusal(past: Past) -> str:
 
 
 def _starts(past: Past, task_ids: Collection[int], effort: Effort) -> Mapping[int, list[float]]:
-    """Start times of each task, one per future; inf: beyond the horizon."""
+    """Return the start times of each task, one per future; inf for a start beyond the horizon."""
     starts: dict[int, list[float]] = {number: [] for number in task_ids}
     began, each = time.monotonic(), effort.seconds / effort.futures
     for seed in range(effort.futures):
@@ -123,7 +124,7 @@ def _forecast_of(past: Past, task: SchedTask, starts: list[float]) -> Forecast:
 
 
 def _quantile(ordered: list[float], share: float) -> float | None:
-    """The time before which a further start lies with this probability. None: beyond the horizon."""
+    """Return the time before which the task starts with this probability, or None if it lies beyond the horizon."""
     position = min(max(0.0, share * (len(ordered) + 1) - 1), len(ordered) - 1.0)
     low, high = ordered[floor(position)], ordered[ceil(position)]
     return None if high == inf else low + (high - low) * (position - floor(position))

@@ -1,1 +1,1 @@
-"""Runs the production scheduler on a virtual clock: traces of jobs, and logs of recorded passes."""
+"""Runs the production scheduler on a virtual clock: replays of traces, and verification of recorded passes."""

@@ -13,15 +13,15 @@ Progress = Callable[[int, int, float], None]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One job of a trace; `duration` is its run time without interruptions, which the scheduler never sees."""
+    """One job of a trace. `duration` is its run time without interruptions, which the scheduler does not know."""
 
     id: int  # from 1, in order of submission
-    name: str  # what it shares with similar jobs: a name without digits, or the virtual cluster
+    name: str  # equal for similar jobs: the name without digits, or the virtual cluster
     user: str
     submit: float
     duration: float
-    gpus: int  # of the whole gang; 0: whole nodes without GPUs
-    nodes: int  # whole nodes that it takes when nodes are not shared
+    gpus: int  # of the whole gang; 0 for whole nodes without GPUs
+    nodes: int  # whole nodes that the job uses if nodes are not shared
     priority: Priority = Priority.NORMAL
 
 
@@ -33,14 +33,12 @@ class JobRecord:
     first_start: float
     finished: float
     suspensions: int = 0
-    node_seconds: float = (
-        0.0  # node-seconds on nodes, overhead included (parts of nodes count as parts)
-    )
+    node_seconds: float = 0.0  # time on nodes including overhead; parts of nodes count as parts
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """From `at` on: nodes held, and nodes that running and waiting jobs together request (not capped)."""
+    """The nodes in use from `at` on, and the nodes that all running and queued jobs request."""
 
     at: float
     used_nodes: float
@@ -49,10 +47,10 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A whole replay under one policy on one cluster."""
+    """The outcome of a replay under one policy on one cluster."""
 
     label: str
     nodes: int
     records: tuple[JobRecord, ...]
-    usage: tuple[Usage, ...]  # ascending by time, one entry per change
+    usage: tuple[Usage, ...]  # in order of time, one entry per change
     pass_seconds: tuple[float, ...] = field(default=(), repr=False)

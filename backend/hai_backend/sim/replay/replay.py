@@ -1,4 +1,4 @@
-"""Replays jobs through the production scheduler on an empty virtual cluster (world.py)."""
+"""Replays jobs through the production scheduler on an empty virtual cluster (virtual_cluster.py)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _GROUP = "default"
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Equal nodes; `packed`: jobs smaller than a node share nodes."""
+    """Equal nodes. In a `packed` cluster, jobs smaller than a node share nodes."""
 
     nodes: int
     gpus_per_node: int = 8
@@ -27,13 +27,16 @@ class Cluster:
     restart_seconds: float = 60.0
 
     def members(self) -> tuple[Node, ...]:
-        """The nodes, as the scheduler sees them."""
+        """Return the nodes for the scheduler."""
         width = len(str(self.nodes))
         names = (f"n{i:0{width}}" for i in range(1, self.nodes + 1))
         return tuple(Node(name, _GROUP, gpus=self.gpus_per_node) for name in names)
 
     def shape(self, job: Job) -> tuple[int, int]:
-        """Ranks of a job, and GPUs of each; 0: whole nodes. All ranks are equal, as few as possible."""
+        """Return the number of ranks of a job, and the GPUs of each rank, 0 for whole nodes.
+
+        All ranks are equal, and there are as few as possible.
+        """
         if not self.packed or not job.gpus:
             return job.nodes, 0
         ranks = ceil(job.gpus / self.gpus_per_node)
@@ -42,7 +45,7 @@ class Cluster:
         return ranks, job.gpus // ranks
 
     def weight(self, job: Job) -> float:
-        """Nodes that a job occupies; parts of nodes count as parts."""
+        """Return the number of nodes that a job uses. Parts of nodes count as parts."""
         ranks, gpus = self.shape(job)
         return ranks * gpus / self.gpus_per_node if gpus else ranks
 
@@ -55,7 +58,7 @@ def replay(
     label: str = "",
     progress: Progress = lambda done, total, now: None,
 ) -> Outcome:
-    """Run all jobs to their end. Raises ValueError for a job that could never run on this cluster."""
+    """Run all jobs to their end. Raises ValueError for a job that can never run on this cluster."""
     world = open_cluster(jobs, cluster, policy)
     while len(world.ended) < len(jobs):
         if not world.advance():
@@ -68,7 +71,7 @@ def replay(
 
 
 def open_cluster(jobs: Sequence[Job], cluster: Cluster, policy: Policy) -> VirtualCluster:
-    """An empty cluster to which these jobs will be submitted. Raises ValueError as `replay` does."""
+    """Return an empty cluster to which these jobs will be submitted. Raises ValueError as `replay` does."""
     cache = SchedulerCache(policy)
     cache.update_rules(Rules({_GROUP: Group(_GROUP, cluster.packed)}))
     cache.update_nodes(cluster.members())

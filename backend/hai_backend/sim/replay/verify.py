@@ -1,5 +1,4 @@
-"""Replays a log of scheduling passes (scheduler/recorded_input.py) and compares every decision with the recorded
-one."""
+"""Replays a log of scheduling passes (scheduler/recorded_input.py) and compares each decision with the recorded one."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from hai_backend.sim.replay.job import Progress
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A pass whose replayed plan differs from the recorded one, both in their JSON form."""
+    """A pass whose replayed plan differs from the recorded plan, both in their JSON form."""
 
     position: str
     now: float
@@ -26,7 +25,7 @@ class Difference:
     replayed: Any
 
     def lines(self) -> Iterator[str]:
-        """The differing decisions of both plans."""
+        """Yield the decisions that differ between the plans."""
         yield f"{self.position}: the pass at {self.now!r} decides otherwise"
         pairs = zip_longest(
             _decision_texts(self.recorded), _decision_texts(self.replayed), fillvalue="nothing"
@@ -45,13 +44,13 @@ class Verdict:
     beginnings: int
     passes: int
     decisions: int
-    torn: bool  # its last line is incomplete, and was left out
-    releases: tuple[str, ...]  # of the software that wrote it
+    torn: bool  # whether the last line is incomplete and was skipped
+    releases: tuple[str, ...]  # versions of the software that wrote the log
     difference: Difference | None = None
 
 
 def verify(path: str, progress: Progress = lambda done, total, now: None) -> Verdict:
-    """Replay a log until its end or the first different pass. Raises Invalid when it is not a log, and OSError."""
+    """Replay a log until its end or until the first different pass. Raises Invalid if it is not a log, and OSError."""
     replay, total = _Replay(path), Path(path).stat().st_size
     with Path(path).open("rb") as file:
         for number, line in enumerate(file, 1):
@@ -66,7 +65,7 @@ def verify(path: str, progress: Progress = lambda done, total, now: None) -> Ver
 
 
 def format_verdict(verdict: Verdict) -> Iterator[str]:
-    """The verdict as lines of text."""
+    """Yield the verdict as lines of text."""
     counted = f"{verdict.passes} passes and {verdict.decisions} decisions compared"
     if verdict.difference is None:
         yield f"{verdict.source}: {counted}, all as recorded"
@@ -81,7 +80,7 @@ def format_verdict(verdict: Verdict) -> Iterator[str]:
 
 
 def verdicts_to_json(verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    """The verdicts as one JSON object."""
+    """Return the verdicts as one JSON object."""
     return {
         "equal": all(verdict.difference is None for verdict in verdicts),
         "logs": [asdict(verdict) for verdict in verdicts],
@@ -93,7 +92,7 @@ class _Replay:
         self.source = source
         self.torn = False
         self.difference: Difference | None = None
-        self.seconds = 0.0  # that the passes span
+        self.seconds = 0.0  # from the first to the last pass
         self._began: float | None = None
         self._cache: SchedulerCache | None = None
         self._beginnings = self._passes = self._decisions = 0
@@ -139,6 +138,6 @@ def _text(line: bytes, position: str) -> str:
 
 
 def _decision_texts(plan: dict[str, Any]) -> Iterator[str]:
-    """Each decision as JSON, then the other fields of the plan."""
+    """Yield each decision as JSON, then the other fields of the plan."""
     yield from (json.dumps(decision, ensure_ascii=False) for decision in plan["decisions"])
     yield json.dumps({name: value for name, value in plan.items() if name != "decisions"})

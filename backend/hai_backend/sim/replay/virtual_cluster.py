@@ -1,8 +1,8 @@
 """A virtual cluster: the production scheduler with simulated time, nodes and programs.
 
-Programs are ideal: a suspended one frees its nodes after `suspend_seconds` and loses no work; a restarted one makes
-progress again after `restart_seconds`. As in production, a pass follows each change, and its decisions are applied at
-once. A virtual cluster begins empty (replay) or with running tasks (forecast).
+Programs are ideal. A suspended program frees its nodes after `suspend_seconds` and loses no work. A restarted program
+makes progress again after `restart_seconds`. As in production, a pass follows each change, and its decisions are
+applied at once. A virtual cluster begins empty (replay) or with running tasks (forecast).
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from hai_backend.sim.replay.job import Usage
 
 @dataclass(slots=True)
 class SimulatedTask:
-    """A task with its simulated state. `left` seconds of work remained at `since`."""
+    """A task and its simulated state. At `since`, `left` seconds of work remained."""
 
     task: SchedTask
-    weight: float  # nodes' worth that it holds while it runs
+    weight: float  # nodes that the task uses while it runs; parts of nodes count as parts
     left: float
     since: float = 0.0
     first_start: float = -1.0
     finished: float = -1.0
-    starting: float = 0.0  # seconds of this run before it works on
+    starting: float = 0.0  # seconds of this run before it makes progress
     suspensions: int = 0
     node_seconds: float = 0.0
     run: int = 0
@@ -38,7 +38,7 @@ class SimulatedTask:
 
 @dataclass(slots=True)
 class VirtualCluster:
-    """`learns`: the scheduler learns from ended tasks, as in production; a forecast keeps its history unchanged."""
+    """A cluster. With `learns`, the scheduler learns from ended tasks. Forecasts do not change the history."""
 
     cache: SchedulerCache
     suspend_seconds: float
@@ -66,12 +66,12 @@ class VirtualCluster:
         heappush(self.events, (at, _END, simulated.task.id, simulated.run))
 
     def schedule_release(self, simulated: SimulatedTask, *, requeue: bool = True) -> None:
-        """Free its nodes after `suspend_seconds`; then requeue or end the task."""
+        """Free the nodes of the task after `suspend_seconds`; then requeue or end the task."""
         at = self.now + self.suspend_seconds
         heappush(self.events, (at, _LEFT if requeue else _END, simulated.task.id, simulated.run))
 
     def advance(self) -> bool:
-        """Go to the time of the next event and handle all events of that time. False: there are none."""
+        """Go to the time of the next event, and handle all events of that time. Return False if there are none."""
         at = min(self.events[0][0] if self.events else inf, self.wake_at)
         if at == inf:
             return False
@@ -84,7 +84,7 @@ class VirtualCluster:
         return True
 
     def decide(self) -> None:
-        """Run one pass and apply its decisions."""
+        """Make one pass and apply its decisions."""
         began = time.perf_counter()
         self.cache.update_tasks(self.changed.values(), self.removed, self.now)
         self.changed.clear()
@@ -162,7 +162,7 @@ class VirtualCluster:
         )
 
     def _release_nodes(self, simulated: SimulatedTask) -> float:
-        """Free its nodes; returns the seconds it spent on nodes over all runs."""
+        """Free the nodes of the task, and return the seconds that it has spent on nodes in all runs."""
         duration = self.now - simulated.since
         simulated.node_seconds += duration * simulated.weight
         self.used_nodes -= simulated.weight

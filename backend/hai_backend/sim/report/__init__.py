@@ -1,1 +1,1 @@
-"""What is computed from a replay and shown: figures, comparison table, HTML report."""
+"""Reports the results of replays: figures, comparison table, HTML report."""

@@ -1,4 +1,4 @@
-"""Compares replays in a table: one line per figure, one column per replay, the best values marked."""
+"""Compares replays in a table: one line per figure, one column per replay. The best values are marked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rich.text import Text
 from hai_backend.domain.priority import LEVELS
 from hai_backend.sim.report.results import Result
 
-_GAP = 3  # blanks between columns, and rich's as well
+_GAP = 3  # blanks between columns; rich uses as many
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ LINES = (
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One table row; `best` are the columns with the best value, empty when all values are equal."""
+    """One table row. `best` are the columns with the best value; it is empty if all values are equal."""
 
     title: str
     cells: tuple[str, ...]
@@ -65,13 +65,13 @@ class Row:
 
 
 def rows(results: Sequence[Result]) -> list[Row]:
-    """Every figure, and below them the mean wait of each level of priority."""
+    """Return the rows of all figures, and below them the mean wait of each priority level."""
     found = [_row(line, [r.number(line.key) for r in results], results) for line in LINES]
     return found + _levels(results)
 
 
 def show(results: Sequence[Result], out: TextIO) -> None:
-    """Print the table: with colours and folded to its width on a terminal, as plain text elsewhere."""
+    """Print the table, on a terminal with colours and folded to the width, otherwise as plain text."""
     if not out.isatty():
         out.write(plain(results))
         return
@@ -81,7 +81,7 @@ def show(results: Sequence[Result], out: TextIO) -> None:
 
 
 def plain(results: Sequence[Result]) -> str:
-    """Aligned lines; the best of a line is followed by a star."""
+    """Return the table as aligned lines. A star marks the best values of a line."""
     table = [("", *(result.label for result in results))]
     for row in rows(results):
         marked = (f"{cell}{'*' if i in row.best else ' '}" for i, cell in enumerate(row.cells))
@@ -99,7 +99,7 @@ def _aligned(line: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _blocks(results: Sequence[Result], width: int) -> Iterator[range]:
-    """Columns that fit beside one another, at least one."""
+    """Yield ranges of columns that fit beside one another, at least one column each."""
     titles = max(len(line.title) for line in LINES)
     used_width, start = 0, 0
     for i, result in enumerate(results):
@@ -130,7 +130,7 @@ def _row(line: Line, values: Sequence[float], results: Sequence[Result]) -> Row:
 def _best(
     cells: Sequence[str], values: Sequence[float], better: int, results: Sequence[Result]
 ) -> frozenset[int]:
-    """The winners among the replays of one trace; those that look the same are equally good."""
+    """Return the columns with the best value among the replays of one trace. Values that are printed alike are equal."""
     found: set[int] = set()
     for trace in {result.trace for result in results} if better else ():
         rivals = [

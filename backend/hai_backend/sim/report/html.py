@@ -60,7 +60,7 @@ _DEFINITIONS = (
 
 
 def report(results: Sequence[Result], settings: Mapping[str, Any]) -> str:
-    """The HTML text."""
+    """Return the report as HTML text."""
     from hai_backend.sim.report.plots import COLORS, plots
 
     title = "Simulation of " + ", ".join(dict.fromkeys(_file(r.trace) for r in results))

@@ -1,14 +1,13 @@
-"""The figures of a replay, by the definitions of the reference simulator that published results are compared with.
+"""The figures of a replay, by the definitions of the reference simulator with which published results are compared.
 
-wait          JCT (submission to end) less the pure run time: queueing, suspended time and overhead
-slowdown      max(1, JCT / max(run time, 10 min)); the bound keeps jobs of seconds from deciding the mean
-occupancy     held node-time until the last submission, of the capacity until then
-saturation    held node-time of what could be held, min(capacity, wanted), over the whole run; 1: no node idled while
-              somebody waited for it
-useful share  work of the held node-time; the rest is lost to suspending and resuming
-Jain          Jain's index over users of work / (JCT x nodes of all jobs): a user whose jobs ran all the
-              time that they existed has 1. The index is 1 when everybody is slowed down alike, and 1/users when one
-              user alone is served
+wait          JCT (submission to end) minus the pure run time: queueing, suspended time and overhead
+slowdown      max(1, JCT / max(run time, 10 min)); because of the bound, very short jobs do not dominate the mean
+occupancy     node-time in use until the last submission, divided by the capacity until then
+saturation    node-time in use, divided by the node-time that could be used: min(capacity, requested nodes) over the
+              whole replay; 1 if no node was idle while a job waited for it
+useful share  node-time of work, divided by the node-time in use; the rest is lost to suspending and resuming
+Jain          Jain's index over users of work / (JCT x nodes of all jobs). A user whose jobs always ran has 1. The index
+              is 1 if all users are slowed down alike, and 1/users if only one user is served
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _SHORT = 600.0
 def metrics(
     outcome: Outcome, *, gpus_per_node: int = 8, packed: bool = False
 ) -> dict[str, float | dict[str, float]]:
-    """Every figure of a replay; hours unless the name says otherwise."""
+    """Return all figures of a replay, in hours unless the name says otherwise."""
     records = outcome.records
     size = sizes(records, gpus_per_node, packed)
     return {
@@ -54,27 +53,27 @@ def metrics(
 
 
 def jct(record: JobRecord) -> float:
-    """Seconds from submission to end."""
+    """Return the seconds from submission to end."""
     return record.finished - record.job.submit
 
 
 def wait(record: JobRecord) -> float:
-    """Seconds of its existence in which a job made no progress."""
+    """Return the seconds in which a job existed without progress."""
     return jct(record) - record.job.duration
 
 
 def slowdown(record: JobRecord) -> float:
-    """Bounded slowdown."""
+    """Return the bounded slowdown of a job."""
     return max(1.0, jct(record) / max(record.job.duration, _SHORT))
 
 
 def end(records: Sequence[JobRecord]) -> float:
-    """When the last job has ended."""
+    """Return when the last job has ended."""
     return max((record.finished for record in records), default=0.0)
 
 
 def percentile(ascending: Sequence[float], percent: float) -> float:
-    """Between the two nearest values in proportion, as numpy does; 0 for no values."""
+    """Return a percentile, interpolated between the two nearest values as numpy does; 0 if there are no values."""
     if not ascending:
         return 0.0
     position = (len(ascending) - 1) * percent / 100
@@ -84,12 +83,12 @@ def percentile(ascending: Sequence[float], percent: float) -> float:
 
 
 def sizes(records: Sequence[JobRecord], gpus_per_node: int, packed: bool) -> list[float]:
-    """Nodes of every job; where nodes are shared, parts of nodes."""
+    """Return the number of nodes of each job. On packed clusters, parts of nodes count as parts."""
     return [_size(record.job, gpus_per_node, packed) for record in records]
 
 
 def user_shares(records: Sequence[JobRecord], size: Sequence[float]) -> dict[str, float]:
-    """Of the node-time for which a user's jobs existed, the part in which they made progress."""
+    """Return for each user the fraction of the node-time of the user's jobs in which they made progress."""
     work_node_seconds: defaultdict[str, float] = defaultdict(float)
     job_node_seconds: defaultdict[str, float] = defaultdict(float)
     for record, nodes in zip(records, size, strict=True):
@@ -103,7 +102,7 @@ def user_shares(records: Sequence[JobRecord], size: Sequence[float]) -> dict[str
 
 
 def jain(shares: Sequence[float]) -> float:
-    """Jain's index: 1 when all are equal."""
+    """Return Jain's index, which is 1 if all values are equal."""
     most = max(shares, default=0.0)
     if not most:
         return 1.0
@@ -112,7 +111,7 @@ def jain(shares: Sequence[float]) -> float:
 
 
 def lost(records: Sequence[JobRecord], size: Sequence[float]) -> float:
-    """Node-seconds held without progress."""
+    """Return the node-seconds in use without progress."""
     return sum(f.node_seconds - f.job.duration * n for f, n in zip(records, size, strict=True))
 
 
@@ -132,7 +131,7 @@ def _spread(name: str, values: Iterable[float]) -> dict[str, float]:
 
 
 def _capacity(outcome: Outcome) -> dict[str, float]:
-    """How much of the cluster was held; when all jobs came at once, until the end."""
+    """Return how much of the cluster was in use. If all jobs came at once, this counts until the end."""
     finish = end(outcome.records)
     last = max((record.job.submit for record in outcome.records), default=0.0) or finish
     held = held_until_last = attainable = 0.0
@@ -148,7 +147,7 @@ def _capacity(outcome: Outcome) -> dict[str, float]:
 
 
 def _stretches(outcome: Outcome, finish: float) -> Iterable[tuple[Usage, float]]:
-    """Every usage with the time until which it holds."""
+    """Yield each usage with the time until which it holds."""
     yield from ((a, b.at) for a, b in pairwise(outcome.usage))
     if outcome.usage:
         yield outcome.usage[-1], max(finish, outcome.usage[-1].at)

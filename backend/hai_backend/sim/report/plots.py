@@ -1,4 +1,4 @@
-"""The plots of the report, each an SVG; all outcomes overlaid. Loaded only when a report is asked for."""
+"""The plots of the report, each an SVG that shows all outcomes. This module is loaded only for a report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hai_backend.sim.report.results import Result
 COLORS = ("#1f6feb", "#e36209", "#1a7f5a", "#8250df", "#bf3989", "#9a6700", "#0c7792", "#57606a")
 """Told apart by people who see colours differently, too; past eight they come again with dashes."""
 
-_POINTS = 400  # of a curve: more than a screen shows
+_POINTS = 400  # of a curve; a screen shows fewer
 _BINS = 160  # of a curve over time
 
 _TIMES = {1: "1 s", 10: "10 s", 60: "1 min", 600: "10 min", 3600: "1 h", 36000: "10 h"}
@@ -36,7 +36,7 @@ def _look(i: int) -> dict[str, Any]:
 
 
 def waits(axes: Axes, results: Sequence[Result]) -> None:
-    """Waits of all jobs, cumulated."""
+    """Plot the cumulative distribution of the waits of all jobs."""
     for i, result in enumerate(results):
         values = [max(1.0, wait(record)) for record in result.outcome.records]
         _share_below(axes, values, result.label, i)
@@ -50,7 +50,7 @@ def waits(axes: Axes, results: Sequence[Result]) -> None:
 
 
 def slowdowns(axes: Axes, results: Sequence[Result]) -> None:
-    """Slowdowns of all jobs, cumulated."""
+    """Plot the cumulative distribution of the slowdowns of all jobs."""
     for i, result in enumerate(results):
         _share_below(axes, [slowdown(record) for record in result.outcome.records], result.label, i)
     axes.set_xscale("log")
@@ -69,7 +69,7 @@ def _share_below(axes: Axes, values: Sequence[float], label: str, i: int) -> Non
 
 
 def occupancy(axes: Axes, results: Sequence[Result]) -> None:
-    """Nodes held over time."""
+    """Plot the nodes in use over time."""
     last = max((f.job.submit for r in results for f in r.outcome.records), default=0.0)
     for i, result in enumerate(results):
         days, shares = _held(result)
@@ -91,7 +91,7 @@ def occupancy(axes: Axes, results: Sequence[Result]) -> None:
 
 
 def _held(result: Result) -> tuple[list[float], list[float]]:
-    """Days, and the mean share of the nodes held around each."""
+    """Return days, and the mean share of the nodes in use around each day."""
     step = (end(result.outcome.records) or 1.0) / _BINS
     total = [0.0, *_integral(result, step)]
     means = [100 * (b - a) / step / result.outcome.nodes for a, b in pairwise(total)]
@@ -99,7 +99,7 @@ def _held(result: Result) -> tuple[list[float], list[float]]:
 
 
 def _integral(result: Result, step: float) -> list[float]:
-    """Node-seconds held until the end of each bin."""
+    """Return the node-seconds in use until the end of each bin."""
     usage = result.outcome.usage
     times = [use.at for use in usage]
     sums = [0.0]
@@ -113,7 +113,7 @@ def _integral(result: Result, step: float) -> list[float]:
 
 
 def suspensions(axes: Axes, results: Sequence[Result]) -> None:
-    """How often jobs were suspended."""
+    """Plot how often jobs were suspended."""
     shares = [[_between(result, low, high) for low, high in _COUNTS] for result in results]
     shown = max((i for row in shares for i, share in enumerate(row) if share), default=0) + 1
     names = [_count_name(low, high) for low, high in _COUNTS[:shown]]
@@ -135,7 +135,7 @@ def _count_name(low: int, high: int) -> str:
 
 
 def priorities(axes: Axes, results: Sequence[Result]) -> None:
-    """Mean waits of the levels."""
+    """Plot the mean waits of the priority levels."""
     waits = [result.figures["wait_by_priority_h"] for result in results]
     tables = [wait for wait in waits if isinstance(wait, dict)]
     present = [level for level in LEVELS if any(level.name in table for table in tables)]
@@ -147,7 +147,7 @@ def priorities(axes: Axes, results: Sequence[Result]) -> None:
 def _bars(
     axes: Axes, names: Sequence[str], values: Sequence[Sequence[float]], results: Sequence[Result]
 ) -> None:
-    """Groups of bars, one bar per outcome."""
+    """Draw groups of bars, one bar per outcome."""
     wide = 0.8 / len(results)
     for i, (result, row) in enumerate(zip(results, values, strict=True)):
         places = [k - 0.4 + wide * (i + 0.5) for k in range(len(names))]
@@ -158,7 +158,7 @@ def _bars(
 
 
 def lost(axes: Axes, results: Sequence[Result]) -> None:
-    """Node-hours without progress."""
+    """Plot the node-hours without progress."""
     hours = [result.number("lost_node_hours") for result in results]
     colors = [COLORS[i % len(COLORS)] for i in range(len(results))]
     bars = axes.barh(range(len(results)), hours, 0.62, color=colors)
@@ -173,7 +173,7 @@ def lost(axes: Axes, results: Sequence[Result]) -> None:
 
 
 def users(axes: Axes, results: Sequence[Result]) -> None:
-    """Shares of all users, ascending."""
+    """Plot the shares of all users in ascending order."""
     for i, result in enumerate(results):
         size = sizes(result.outcome.records, result.gpus_per_node, result.packed)
         shares = sorted(100 * s for s in user_shares(result.outcome.records, size).values())
@@ -189,8 +189,8 @@ def users(axes: Axes, results: Sequence[Result]) -> None:
 
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "path",
-    "svg.hashsalt": "hai",  # the same outcomes give the same file
-    "text.parse_math": False,  # a name may hold a $
+    "svg.hashsalt": "hai",  # equal outcomes give equal files
+    "text.parse_math": False,  # a name may contain a $
     "font.size": 10.5,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -208,12 +208,12 @@ _STYLE: dict[Any, Any] = {
 }
 _SIZE = (6.4, 3.4)  # inches, without names of outcomes
 _LINE = 0.22  # inches of a line of names
-_WIDEST = 72  # letters that fit beside one another
+_WIDEST = 72  # letters that fit on one line
 
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """One plot with what it shows, in a sentence for readers."""
+    """One plot, and a sentence that explains it."""
 
     title: str
     text: str
@@ -224,7 +224,7 @@ _Draw = Callable[[Axes, Sequence[Result]], None]
 
 
 def plots(results: Sequence[Result]) -> list[Plot]:
-    """Every plot that says something about these outcomes."""
+    """Return the plots that show something about these outcomes."""
     levels = {record.job.priority for result in results for record in result.outcome.records}
     with mpl.rc_context(_STYLE):
         return [
@@ -246,7 +246,7 @@ def _svg(draw: _Draw, results: Sequence[Result]) -> str:
 
 
 def _add_names(figure: Figure, axes: Axes, results: Sequence[Result]) -> None:
-    """Below the plot, which keeps its size however many names there are; bars may bear their names themselves."""
+    """Write the names of the outcomes below the plot, which keeps its size. Bars may have the names themselves."""
     beside = max(1, min(4, _WIDEST // (8 + max(len(result.label) for result in results))))
     lines = -(-len(results) // beside)
     if axes.get_legend_handles_labels()[0]:

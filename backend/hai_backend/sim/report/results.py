@@ -1,4 +1,4 @@
-"""One replay with its figures, and the JSON object that several of them make."""
+"""One replay with its figures, and the JSON object of several replays."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hai_backend.sim.replay.job import Outcome
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One trace on one cluster under one policy."""
+    """The outcome of one trace on one cluster under one policy."""
 
     trace: str
     policy: str
@@ -26,14 +26,17 @@ class Result:
         return self.outcome.label
 
     def number(self, key: str) -> float:
-        """One figure that is a number."""
+        """Return a figure that is a number."""
         value = self.figures[key]
         assert not isinstance(value, dict)
         return value
 
 
 def results_to_json(results: Sequence[Result], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """`trace` is a list when there are several; the figures of an only result stand at the top level as well."""
+    """Return the results as one JSON object.
+
+    `trace` is a list if there are several traces. The figures of a single result are also at the top level.
+    """
     traces = list(dict.fromkeys(result.trace for result in results))
     only = dict(results[0].figures) if len(results) == 1 else {}
     return {

@@ -1,6 +1,6 @@
 """Reads the log of scheduling passes of a server as a trace, with the recorded submission and run times.
 
-A task with dependencies is submitted when they have ended: before that it does not wait for nodes.
+A task with dependencies counts as submitted when these have ended, because it does not wait for nodes before.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _Facts = tuple[Iterable[SchedTask], Iterable[Ending]]
 
 
 def recognises(first_line: str) -> bool:
-    """True when a file that begins so is such a log."""
+    """Return whether a file with this first line is a log of passes."""
     return first_line.startswith(BEGIN)
 
 
 def rows(lines: Sequence[str], log: ReadLog) -> list[Row]:
-    """One row per task that the log contains before its end."""
+    """Return one row per task that has ended in the log."""
     observed: dict[int, tuple[int, SchedTask]] = {}
     ended: dict[int, float] = {}
     for number, (tasks, endings) in enumerate(_facts(lines, log.source), 1):
@@ -43,12 +43,12 @@ def rows(lines: Sequence[str], log: ReadLog) -> list[Row]:
 
 
 def _submitted_at(task: SchedTask) -> float:
-    """When the task was submitted; `since` is reset when a task is requeued."""
+    """Return when the task was submitted. The start of its wait changes when the task is requeued."""
     return task.created_at if task.run_seconds > 0.0 else wait_began_at(task)
 
 
 def _facts(lines: Sequence[str], source: str) -> Iterator[_Facts]:
-    """Tasks and endings of each line but the last, which is empty or incomplete."""
+    """Yield the tasks and endings of each line except the last, which may be incomplete."""
     for number, line in enumerate(lines[:-1], 1):
         parsed = parse_line(line, f"{source}:{number}")
         state = parsed.snapshot if isinstance(parsed, Begin) else parsed.shown

@@ -1,5 +1,7 @@
-"""Our own CSV: a header, then one job per line; `user` and `priority` left blank are read from `user_synth` and
-`priority_synth`."""
+"""Reads the CSV format of HAI traces: a header, then one job per line.
+
+If `user` or `priority` is empty, `user_synth` or `priority_synth` is used.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,12 @@ _NEEDED = ("submit_s", "duration_s", "gpus")
 
 
 def recognises(first_line: str) -> bool:
-    """True when a file that begins so is one of ours."""
+    """Return whether a file with this first line has this format."""
     return "submit_s" in (name.strip() for name in first_line.split(","))
 
 
 def rows(lines: Sequence[str], log: ReadLog) -> list[Row]:
-    """One row per job. Raises Invalid when the header lacks a column."""
+    """Return one row per job. Raises Invalid if the header lacks a column."""
     table = csv.reader(lines)
     found: list[Row] = []
     try:
@@ -74,5 +76,5 @@ def _row(line: int, cell: Mapping[str, str], log: ReadLog) -> Row:
 
 
 def _filled(cell: Mapping[str, str], columns: Iterable[str]) -> tuple[str, str]:
-    """The first of the columns that is not blank, and its text."""
+    """Return the first of the columns that is not empty, and its text."""
     return next(((name, cell[name]) for name in columns if cell.get(name)), ("", ""))

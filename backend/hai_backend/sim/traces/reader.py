@@ -1,4 +1,4 @@
-"""Reads traces of jobs from files of several kinds. Nothing is half-read: all jobs, or every problem at once."""
+"""Reads traces of jobs from files of several formats. The result is either all jobs or all problems."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _RECOGNISED: Mapping[str, Callable[[str], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The jobs of a file in order of submission, and how many lines were left out, by reason."""
+    """The jobs of a file in order of submission, and how many lines were skipped, by reason."""
 
     source: str
     format: str
@@ -57,7 +57,7 @@ def read(
     flat_priority: bool = False,
     format: str | None = None,
 ) -> tuple[Job, ...]:
-    """The jobs of a file. Raises Invalid, OSError."""
+    """Return the jobs of a file. Raises Invalid, OSError."""
     return load(
         path,
         gpus_per_node=gpus_per_node,
@@ -76,7 +76,7 @@ def load(
     format: str | None = None,
     seed: int = 1,
 ) -> Trace:
-    """The jobs of a file, with what was left out. Raises Invalid with every problem, or OSError."""
+    """Return the jobs of a file, and what was skipped. Raises Invalid with all problems, or OSError."""
     log = ReadLog(str(path), seed)
     lines = _text(Path(path)).replace("\r\n", "\n").split("\n")
     kind = format or _recognise(lines, log.source)
@@ -121,7 +121,7 @@ def _recognise(lines: Sequence[str], source: str) -> str:
 
 
 def _nodes(row: Row, kind: str, gpus_per_node: int, log: ReadLog) -> int:
-    """Whole nodes; what the CSV says about nodes of 8 GPUs must agree with what we count."""
+    """Return the number of whole nodes. A number for nodes of 8 GPUs in the CSV must agree with the GPUs."""
     if row.gpus == 0:
         return max(1, row.nodes or 1)
     nodes = -(-row.gpus // gpus_per_node)
@@ -137,7 +137,7 @@ def _nodes(row: Row, kind: str, gpus_per_node: int, log: ReadLog) -> int:
 def _jobs(
     rows: Sequence[Row], nodes: Sequence[int], time_scale: float, flat: bool
 ) -> tuple[Job, ...]:
-    """In order of submission, of equal ones in the order of the file; the first comes at 0."""
+    """Return the jobs in order of submission; equal ones stay in the order of the file. The first is submitted at 0."""
     order = sorted(zip(rows, nodes, strict=True), key=lambda pair: pair[0].submit)
     first = order[0][0].submit
     return tuple(

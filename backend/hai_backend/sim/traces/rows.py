@@ -1,4 +1,4 @@
-"""What all trace formats have in common: one row per job, and a list of everything that is wrong with a file."""
+"""The common parts of all trace formats: one row per job, and a list of all problems of a file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNKNOWN_USER = "unknown"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One job as a file tells it; `submit` has the file's own zero."""
+    """One job of a file. `submit` has the zero of the file."""
 
     line: int
     name: str
@@ -30,28 +30,28 @@ class Row:
     submit: float
     duration: float
     gpus: int
-    nodes: int | None = None  # as the file says; None: it says nothing
+    nodes: int | None = None  # None if the file does not say it
     priority: Priority = Priority.NORMAL
 
 
 @dataclass(slots=True)
 class ReadLog:
-    """The notes of one log: what is wrong, and what was left out on purpose."""
+    """Collects problems and skipped lines while a file is read."""
 
     source: str
-    seed: int = 1  # of what is drawn, where a file does not tell it
+    seed: int = 1  # of values that are drawn because the file does not have them
     problems: list[Violation] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
 
     def wrong(self, line: int, column: str, message: str) -> None:
-        """Note a problem with its place."""
+        """Add a problem with its position."""
         position = f"{self.source}:{line}" + (f", column {column}" if column else "")
         self.problems.append(Violation(position, message))
 
     def value(
         self, line: int, column: str, text: str, convert: Callable[[str], T], otherwise: T
     ) -> T:
-        """The converted text; a problem is noted, and log goes on with `otherwise`."""
+        """Convert a text. If that fails, add a problem and return `otherwise`."""
         try:
             return convert(text)
         except ValueError as error:
@@ -59,7 +59,7 @@ class ReadLog:
             return otherwise
 
     def check(self) -> None:
-        """Raise Invalid with the first problems and the number of the rest, if there are any."""
+        """Raise Invalid with the first problems and the number of further ones, if there are any."""
         if not self.problems:
             return
         remaining = len(self.problems) - MAX_PROBLEMS
@@ -68,12 +68,12 @@ class ReadLog:
 
 
 def bad_trace(source: str, message: str) -> Invalid:
-    """The error for a file that is wrong as a whole."""
+    """Return the error for a file that is wrong as a whole."""
     return Invalid((Violation(source, message),), reason="BAD_TRACE")
 
 
 def require_columns(source: str, line: int, present: Sequence[str], needed: Sequence[str]) -> None:
-    """Raise Invalid when a header lacks a column that we cannot do without."""
+    """Raise Invalid if the header lacks a required column."""
     if lacking := [name for name in needed if name not in present]:
         raise bad_trace(
             f"{source}:{line}",
@@ -82,14 +82,14 @@ def require_columns(source: str, line: int, present: Sequence[str], needed: Sequ
 
 
 def parse_seconds(text: str) -> float:
-    """A finite number. Raises ValueError with a sentence."""
+    """Parse a finite number of seconds. Raises ValueError with a sentence."""
     if not math.isfinite(value := to_float(text)):
         raise ValueError(f"{text!r} is not a number of seconds; write one such as 3600 or 0.5")
     return value
 
 
 def to_float(text: str) -> float:
-    """What a text says; NaN where it is no number."""
+    """Return the number in a text, or NaN if there is none."""
     try:
         return float(text)
     except ValueError:
@@ -97,7 +97,7 @@ def to_float(text: str) -> float:
 
 
 def parse_duration(text: str) -> float:
-    """Seconds, none below 0. Raises ValueError."""
+    """Parse a number of seconds that is not negative. Raises ValueError."""
     value = parse_seconds(text)
     if value < 0:
         raise ValueError(f"{text!r} is negative; a job runs 0 seconds or more")
@@ -105,7 +105,7 @@ def parse_duration(text: str) -> float:
 
 
 def parse_count(text: str) -> int:
-    """A whole number from 0; spreadsheets write 8 as 8.0. Raises ValueError."""
+    """Parse an integer from 0; spreadsheets write 8 as 8.0. Raises ValueError."""
     value = to_float(text)
     if not (math.isfinite(value) and value >= 0 and value.is_integer()):
         raise ValueError(f"{text!r} is not a whole number; write 0, 1, 2, …")
@@ -116,7 +116,10 @@ _LEVELS: Mapping[str, Priority] = {p.name: p for p in Priority if p is not Prior
 
 
 def level(text: str) -> Priority:
-    """The level of that name, or the one nearest to that number (of two, the lower). Raises ValueError."""
+    """Parse the name of a level, or a number, which gives the nearest level (of two, the lower).
+
+    Raises ValueError.
+    """
     level_name = text.strip().upper()
     if level_name in _LEVELS:
         return _LEVELS[level_name]

@@ -1,6 +1,6 @@
-"""What Slurm's accounting prints with `sacct --allusers --parsable2 --format …`: cells apart by `|`, header first.
+"""Reads the output of Slurm's `sacct --allusers --parsable2 --format …`: a header, then cells separated by `|`.
 
-Steps (12.batch) are parts of jobs and are passed over; so are jobs that have never started or not ended yet.
+Steps (such as 12.batch) are parts of jobs and are skipped. Jobs that have not started or not ended are skipped too.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _LEVELS: Mapping[str, Priority] = {
 
 
 def recognises(first_line: str) -> bool:
-    """True when a file that begins so comes from sacct."""
+    """Return whether a file with this first line comes from sacct."""
     return "JobID" in first_line.strip().split("|")
 
 
 def rows(lines: Sequence[str], log: ReadLog) -> list[Row]:
-    """One row per job that has run. Raises Invalid when the header lacks a column."""
+    """Return one row per job that has run. Raises Invalid if the header lacks a column."""
     start = next((i for i, line in enumerate(lines) if line.strip()), 0)
     header = _cells(lines[start].strip().removesuffix("|"))
     require_columns(log.source, start + 1, header, _NEEDED)
@@ -59,7 +59,7 @@ def _add(
     found: list[Row], line: int, header: Sequence[str], cells: list[str], log: ReadLog
 ) -> None:
     if len(cells) == len(header) + 1 and not cells[-1]:
-        cells = cells[:-1]  # --parsable ends each line with one more bar than --parsable2
+        cells = cells[:-1]  # --parsable ends each line with one more bar than --parsable2 does
     if len(cells) != len(header):
         log.wrong(
             line,
@@ -76,7 +76,7 @@ def _add(
 
 
 def _no_job(cell: Mapping[str, str]) -> str:
-    """Why a line is no job that has run; empty for one that has."""
+    """Say why a line is not a job that has run; return an empty text if it is."""
     if "." in cell["JobID"]:
         return "steps of jobs"
     if cell["Start"].lower() in _NEVER:
@@ -105,7 +105,7 @@ def _row(line: int, cell: Mapping[str, str], log: ReadLog) -> Row:
 
 
 def _timestamp(text: str) -> float:
-    """Seconds of a local time, or of one in seconds since 1970 (SLURM_TIME_FORMAT=%s)."""
+    """Parse a local time, or seconds since 1970 (SLURM_TIME_FORMAT=%s)."""
     if text.isdigit():
         return float(text)
     try:
@@ -115,18 +115,18 @@ def _timestamp(text: str) -> float:
 
 
 def _gpus(tres: str) -> int:
-    """`gres/gpu=8`; where only kinds are told (gres/gpu:a100=8), their sum."""
+    """Return the number in `gres/gpu=8`, or the sum over types of GPUs (gres/gpu:a100=8)."""
     found = _GPUS.findall(tres)
     total = [int(count) for kind, count in found if not kind]
     return total[0] if total else sum(int(count) for _, count in found)
 
 
 def _name(cell: Mapping[str, str]) -> str:
-    """A job's name without its numbers, else its partition."""
+    """Return the name of a job without digits, or else its partition."""
     return _DIGITS.sub("", cell.get("JobName", "")).strip(" -_.") or cell.get("Partition", "")
 
 
 def _level(cell: Mapping[str, str]) -> Priority:
-    """Slurm's own priorities are sums of factors: only a number or a quality of service that is a level counts."""
+    """Return the level if the priority or the quality of service is one. Other priorities of Slurm are sums of factors."""
     named = (cell.get("Priority", ""), cell.get("QOS", "").lower())
     return next((_LEVELS[word] for word in named if word in _LEVELS), Priority.NORMAL)

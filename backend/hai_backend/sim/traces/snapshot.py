@@ -1,7 +1,7 @@
-"""A snapshot of a live scheduler as a trace: who waits or runs there is submitted now, to any cluster.
+"""Reads a snapshot of a live scheduler as a trace: all its queued and running tasks are submitted at the start.
 
-How long a task would run nobody knows: it is drawn from what the ended tasks of its group tell about its kind, given
-how long it has run already. A seed makes the draws; what runs is submitted first, the others in order of submission.
+Remaining run times are drawn from the history of the kind of each task, given how long it has run. The seed determines
+the draws. Running tasks are submitted first, then the others in order of submission.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from hai_backend.scheduler.queue.history import History
 from hai_backend.scheduler.queue.precedence import task_kind
 from hai_backend.sim.traces.rows import UNKNOWN_USER, ReadLog, Row, bad_trace
 
-_LONGEST = 30 * 86_400.0  # seconds; the tail of what history tells has no end
+_LONGEST = 30 * 86_400.0  # seconds; the history has no upper limit
 
 
 def recognises(first_line: str) -> bool:
-    """True when a file that begins so is a snapshot."""
+    """Return whether a file with this first line is a snapshot."""
     return first_line.startswith(BEGIN)
 
 
 def read_snapshot(path: Path) -> Snapshot:
-    """The snapshot in a file. Raises Invalid, OSError."""
+    """Return the snapshot in a file. Raises Invalid, OSError."""
     found = parse(path.read_text("ascii", "replace"), str(path))
     if not found.tasks:
         raise bad_trace(str(path), "no task in it")
@@ -36,7 +36,7 @@ def read_snapshot(path: Path) -> Snapshot:
 
 
 def rows(lines: Sequence[str], log: ReadLog) -> list[Row]:
-    """One row per task that may run."""
+    """Return one row per task that may run."""
     snapshot = parse("\n".join(lines), log.source)
     histories, draw = _histories(snapshot), Random(log.seed)
     found = []
@@ -49,7 +49,7 @@ def rows(lines: Sequence[str], log: ReadLog) -> list[Row]:
 
 
 def row(line: int, task: SchedTask, seconds: float, submit: float = 0.0) -> Row:
-    """A task of the platform as a job that runs for so long."""
+    """Return a task of the platform as a job with this run time."""
     return Row(
         line=line,
         name=task.name,
@@ -87,7 +87,7 @@ def _histories(snapshot: Snapshot) -> Mapping[str, History]:
 def _remaining(
     task: SchedTask, now: float, histories: Mapping[str, History], draw: Random
 ) -> float:
-    """Seconds until it would end by itself."""
+    """Draw the seconds until the task would end by itself."""
     since = task.run_started_at
     age = max(0.0, task.run_seconds + (now - since if since is not None and now > since else 0.0))
     curve = histories[task.group].curve(task_kind(task))

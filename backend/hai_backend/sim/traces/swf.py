@@ -1,6 +1,6 @@
-"""The Standard Workload Format of the Parallel Workloads Archive: 18 numbers a line, comments begin with `;`.
+"""Reads the Standard Workload Format of the Parallel Workloads Archive: 18 numbers per line; comments begin with `;`.
 
-The format has no GPUs: one processor counts as one GPU, so --gpus-per-node is the processors of a node.
+The format has no GPUs: one processor counts as one GPU, so --gpus-per-node is the number of processors of a node.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _UNKNOWN = -1.0
 
 
 def recognises(first_line: str) -> bool:
-    """True when a file that begins so is SWF."""
+    """Return whether a file with this first line is SWF."""
     columns = first_line.split()
     return first_line.lstrip().startswith(";") or (
         len(columns) == _COLUMNS and all(_is_number(column) for column in columns)
@@ -32,7 +32,7 @@ def recognises(first_line: str) -> bool:
 
 
 def rows(lines: Sequence[str], log: ReadLog) -> list[Row]:
-    """One row per job of known run time and size."""
+    """Return one row per job whose run time and size are known."""
     found: list[Row] = []
     for number, line in enumerate(lines, 1):
         columns = line.split()
@@ -70,7 +70,7 @@ def _row(line: int, number: dict[int, float], size: int) -> Row:
 
 
 def _named(kind: str, number: float) -> str:
-    """A name from an SWF number; empty for -1, which means unknown."""
+    """Return a name made from an SWF number; empty for -1, which means unknown."""
     return f"{kind}-{int(number)}" if number >= 0 else ""
 
 
