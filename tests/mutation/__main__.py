@@ -52,12 +52,12 @@ def _arguments() -> argparse.Namespace:
 
 
 def all_mutants() -> list[Mutant]:
-    """Of the scheduler as it is now."""
+    """Return all mutants of the current scheduler."""
     return [m for name, path in trial.SOURCES.items() for m in mutants(name, path.read_text())]
 
 
 def equivalents() -> dict[str, str]:
-    """Mutants that change nothing which anybody could see; the reason is indented."""
+    """Return the mutants that no test can notice, with the reasons."""
     found: dict[str, str] = {}
     name = ""
     for line in _EQUIVALENT.read_text().splitlines():
@@ -96,7 +96,7 @@ def _run(chosen: list[Mutant]) -> Iterator[Row]:
 
 
 def _report(rows: list[Row], total: int) -> int:
-    """A line for each module; 1 when too many survive, or one that was said to be equivalent does not."""
+    """Print a line for each module. Return 1 if too many mutants survive, or if a listed equivalent mutant is noticed."""
     print("module         mutants killed timeouts survived equivalent")
     for module in [*sorted({row["module"] for row in rows}), ""]:
         of = [row for row in rows if module in ("", row["module"])]

@@ -1,7 +1,7 @@
-"""`make mutate-fence`: leave out each statement of the fence, one at a time, and see whether a test notices.
+"""`make mutate-fence`: remove each statement of the fencing code, one at a time, and see whether a test notices.
 
-The fence runs in processes of its own, which a forked test process cannot reach. So each mutant is a copy of the
-product (links, and one changed file) that stands first on the path of Python, also of processes that the tests start.
+Fencing runs in separate processes, which a forked test process cannot reach. So each mutant is a copy of the product
+(links, and one changed file) that comes first on the path of Python, also in processes that the tests start.
 
 python -m tests.mutation.fence [--module NAME] [--list]
 """
@@ -135,7 +135,7 @@ _EQUIVALENT = {
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One statement that is left out."""
+    """One statement that is removed."""
 
     module: str
     line: int
@@ -147,7 +147,7 @@ class Mutant:
 
 
 def mutants(module: str, source: str, functions: tuple[str, ...]) -> Iterator[Mutant]:
-    """One for each statement that does something, in the order of the text."""
+    """Return a mutant for each statement that has an effect, in the order of the text."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (
             not functions or node.name in functions
@@ -167,14 +167,14 @@ def _statements(node: ast.AST) -> Iterator[ast.stmt]:
 
 
 def _is_inert(statement: ast.stmt) -> bool:
-    """Docstrings, imports, `pass` and assertions."""
+    """Return whether a statement is a docstring, an import, `pass` or an assertion."""
     if isinstance(statement, ast.Expr):
         return isinstance(statement.value, ast.Constant)
     return isinstance(statement, ast.Import | ast.ImportFrom | ast.Pass | ast.Assert)
 
 
 def without(source: str, mutant: Mutant) -> str:
-    """The module with this statement left out."""
+    """Return the module without this statement."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         for field in ("body", "orelse", "finalbody"):
@@ -188,7 +188,7 @@ def without(source: str, mutant: Mutant) -> str:
 
 
 def overlay(mutant: Mutant, directory: Path) -> None:
-    """A package hai_backend below `directory`: links to the product, and one changed module."""
+    """Make a package hai_backend below `directory`: links to the product, and one changed module."""
     top = directory / "hai_backend"
     package = mutant.module.partition("/")[0]
     for target, source in ((top, _PRODUCT), (top / package, _PRODUCT / package)):
@@ -204,7 +204,7 @@ def overlay(mutant: Mutant, directory: Path) -> None:
 
 
 def outcome(mutant: Mutant) -> str:
-    """`noticed by TEST`, `timeout`, or `survived`."""
+    """Return `noticed by TEST`, `timeout`, or `survived`."""
     with tempfile.TemporaryDirectory() as directory:
         overlay(mutant, Path(directory))
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *_TESTS]
@@ -226,7 +226,7 @@ def outcome(mutant: Mutant) -> str:
 
 
 def main() -> int:
-    """1 when a mutant survives that is not known to be equivalent."""
+    """Return 1 if a mutant survives that is not known to be equivalent."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutation.fence")
     parser.add_argument("--module", default="", help="only of modules with this in their path")
     parser.add_argument("--list", action="store_true", help="name the mutants, and try none")

@@ -1,4 +1,4 @@
-"""Every small error that could be made in a module: a changed operator or constant, a lost statement, a lost answer."""
+"""Finds the small errors that could be made in a module: changed operators and constants, removed statements."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _EFFECTS = (ast.AugAssign, ast.Delete, ast.Raise, ast.Continue, ast.Break)
 
 
 class Change(NamedTuple):
-    """`target.field = value` makes the error; `node` is where it stands."""
+    """`target.field = value` makes the error; `node` is its position."""
 
     node: ast.AST
     what: str
@@ -33,7 +33,7 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One error in one module. Its name stays the same when lines move. No `lines`: it acts on import."""
+    """One error in one module. Its name does not change when lines move. Without `lines`, it has an effect on import."""
 
     name: str
     module: str
@@ -42,7 +42,7 @@ class Mutant:
 
 
 def mutants(module: str, source: str) -> Iterator[Mutant]:
-    """All of a module, in the order of its text."""
+    """Return all mutants of a module, in the order of its text."""
     text, seen = source.splitlines(), Counter[str]()
     for number, (change, within, lines) in enumerate(_sites(ast.parse(source), (module,))):
         line = text[change.node.lineno - 1].strip()  # type: ignore[attr-defined]
@@ -52,7 +52,7 @@ def mutants(module: str, source: str) -> Iterator[Mutant]:
 
 
 def compiled(mutant: Mutant, source: str, path: str) -> CodeType:
-    """The module with this one error."""
+    """Return the module with this error."""
     tree = ast.parse(source)
     change = next(c for n, (c, _, _) in enumerate(_sites(tree, ())) if n == mutant.number)
     setattr(change.target, change.field, change.value)
@@ -79,7 +79,7 @@ def _sites(node: ast.AST, within: tuple[str, ...], lines: range | None = None) -
 
 
 def _lines(node: Any, around: range | None) -> range | None:
-    """Where a test must have been to notice: the head of the innermost statement of a function."""
+    """Return the lines that a test must execute to notice the error: the head of the innermost statement."""
     if isinstance(node, ast.FunctionDef):
         return range(node.body[0].lineno, (node.end_lineno or 0) + 1)
     if around is None or not isinstance(node, ast.stmt):
@@ -90,7 +90,7 @@ def _lines(node: Any, around: range | None) -> range | None:
 
 
 def _changes(node: ast.AST) -> Iterator[Change]:
-    """Of this node alone, or of a statement in its body."""
+    """Yield the changes of this node, or of a statement in its body."""
     match node:
         case ast.Compare(ops=ops):
             for i, op in enumerate(ops):

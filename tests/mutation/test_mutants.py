@@ -1,4 +1,4 @@
-"""Each error is made once, has a name of its own, and says which lines a test must pass to notice it."""
+"""Each error is made once, has a unique name, and states the lines that a test must execute to notice it."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_equal_errors_of_one_line_are_told_apart() -> None:
 
 
 def test_listed_equivalent_mutants_exist() -> None:
-    """Else its line has changed: name the new one in equivalent.txt if it is equal, too, or strike it."""
+    """If this fails, a line has changed. Write its new name into equivalent.txt if the mutant is still equivalent."""
     stale = equivalents().keys() - {mutant.name for mutant in all_mutants()}
     assert sorted(stale) == []
     assert all(equivalents().values())

@@ -1,7 +1,7 @@
-"""Which tests pass through which lines, and do they notice an error there? A forked process answers.
+"""Records which tests execute which lines, and tries in a forked process whether they notice an error there.
 
-The process that forks has loaded the libraries but no module of ours, so a child imports the faulty module as if it
-had been written so: constants, default arguments and `from … import` included.
+The process that forks has loaded the libraries but none of our modules. So the child imports the faulty module as if it
+had been written so, including constants, default arguments and `from … import`.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _EXAMPLES = 40  # of a property at most: a mutant that survives has to pass all 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """What each test takes of a processor, in seconds, and which of them pass through each line of a module."""
+    """The processor seconds of each test, and the tests that execute each line of a module."""
 
     seconds: dict[str, float]
     through: dict[str, dict[str, list[str]]]
 
     def tests(self, mutant: Mutant) -> list[str]:
-        """Those that may notice, fastest first."""
+        """Return the tests that may notice the mutant, the fastest first."""
         lines, found = self.through[mutant.module], set(self.seconds)
         here = {test for n in mutant.lines or () for test in lines.get(str(n), ())}
         if mutant.lines is not None and _IMPORT not in here:
@@ -88,7 +88,7 @@ class _Clock:
 
 
 def start(mutant: Mutant, passed: Passage, notes: Path) -> int:
-    """The process that tries it; `finish` waits for it."""
+    """Start a process that tries a mutant. `finish` waits for it."""
     tests = {test: passed.seconds[test] for test in passed.tests(mutant)}
     files = dict.fromkeys(test.partition("::")[0] for test in tests)
 
@@ -103,7 +103,7 @@ def start(mutant: Mutant, passed: Passage, notes: Path) -> int:
 
 
 def finish(notes: Path) -> tuple[int, dict[str, str]]:
-    """Of the next process to end: its id, what became of its mutant, and which test noticed."""
+    """Wait for the next process to end. Return its id, the outcome of its mutant, and the test that noticed the error."""
     pid, status = os.wait()
     note = notes / str(pid)
     by = {"by": note.read_text()} if note.exists() and status else {}
@@ -112,7 +112,7 @@ def finish(notes: Path) -> tuple[int, dict[str, str]]:
 
 
 class _Chosen:
-    """Runs the chosen tests in their order, each within a limit of time, and notes at which one it is."""
+    """Runs the chosen tests in order, each with a time limit, and records the current test."""
 
     def __init__(self, tests: dict[str, float], notes: Path) -> None:
         self._tests = tests
@@ -144,7 +144,7 @@ class _Finder(SourceFileLoader):
 
 
 def _pytest(arguments: Sequence[str], plugin: object) -> int:
-    """The same examples each time, and no time spent on making a found one smaller."""
+    """Run pytest with fixed examples, and without shrinking failing examples."""
     settings.register_profile(
         "mutation",
         derandomize=True,
@@ -160,7 +160,7 @@ def _pytest(arguments: Sequence[str], plugin: object) -> int:
 
 class _FewExamples:
     def pytest_itemcollected(self, item: pytest.Item) -> None:
-        """Of tests that say themselves how many; hypothesis has no other way in."""
+        """Set the number of examples of tests that set it themselves; hypothesis offers no other way."""
         test: Any = getattr(item, "obj", None)
         own = getattr(test, "_hypothesis_internal_use_settings", None)
         if own is not None:
@@ -169,7 +169,7 @@ class _FewExamples:
 
 
 def _limit(seconds: float) -> None:
-    """From now on, and of the processor: others may be at work here."""
+    """Limit the processor time from now on. Other processes may use the machine too."""
     until = int(time.process_time() + seconds) + 1
     resource.setrlimit(resource.RLIMIT_CPU, (until, resource.RLIM_INFINITY))
 

@@ -1,4 +1,4 @@
-"""Numbers in sentences."""
+"""Numbers in messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The inequalities of docs/contributing/fencing.md hold for every fence that an operator may set."""
+"""The inequalities of docs/contributing/fencing.md hold for each `fence_after` that an operator may set."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_lease_is_over_and_its_program_dead_before_a_successor_may_start(fence
 
 
 def timing_dead(timing: Timing) -> float:
-    """When nothing of the rank runs any more, after its last renewal, by the server's clock."""
+    """Return when nothing of the rank runs any more after its last renewal, by the clock of the server."""
     return timing.lease * (1 + CLOCK_DRIFT) + PAUSE_SECONDS + KILL_SECONDS
 
 

@@ -1,4 +1,4 @@
-"""Folding forgets nothing, whatever is merge_uses first; windows have as many steps as were asked for."""
+"""Merging buckets loses nothing in any order, and windows have the requested number of steps."""
 
 from __future__ import annotations
 

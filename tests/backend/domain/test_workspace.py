@@ -1,4 +1,4 @@
-"""What may be a path of a tree, where links may lead, and what a task's workspace refers to."""
+"""Valid paths of a tree, targets of links, and references of tasks."""
 
 from __future__ import annotations
 

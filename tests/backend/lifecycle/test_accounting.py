@@ -1,4 +1,4 @@
-"""What a run's time was worth: each row is a story with its times, and what must be known at its end."""
+"""The accounting of the time of a run: each row is a story with times, and the result at its end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def play(start: Task, *story: Timed) -> Task:
 
 
 def run(number: int = 1, at: float = 0.0) -> tuple[Timed, ...]:
-    """Two ranks, placed at 0, started at 8 and 10."""
+    """Return a run of two ranks that was placed at 0 and whose programs started at 8 and 10."""
     return (
         (at, ev.RunPlaced(("n0", "n1"), Priority.LOW, "free")),
         (at + 1, ev.RunLaunched(number)),

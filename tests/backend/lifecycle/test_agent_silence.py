@@ -1,4 +1,4 @@
-"""Agents that the server does not hear: what the task knows of them, and what follows (nothing)."""
+"""The silence of an agent is stored, and has no other effect."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STARTED = (ev.ProgramStarted(1, 0), ev.ProgramStarted(1, 1))
 
 
 def attached(*ranks: int) -> Task:
-    """A run of two ranks of which these have attached."""
+    """Return a run of two ranks of which these have attached."""
     spec = TaskSpec("t", ProgramSpec("t.py"), resource=ResourceSpec(node_count=2))
     start = Task(1, "ada", spec, TaskState.WAITING_INIT, Priority.LOW, created_at=0.0)
     placed = ev.RunPlaced(("n1", "n2"), Priority.LOW, "free")

@@ -1,4 +1,4 @@
-"""Lifetimes of dev containers, renewal, and who need not be warned: the state machine's part."""
+"""Lifetimes of dev containers, renewal, and suspensions that need no warning."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hai_backend.lifecycle.instructions import SuspendPrograms
 
 
 def container(**options: float) -> Task:
-    """Runs since 10."""
+    """Return a container that has run since 10."""
     chosen = OptionsSpec(**options)  # type: ignore[arg-type]
     spec = TaskSpec("lab", ProgramSpec("sleep"), task_type=TaskType.JUPYTER, options=chosen)
     task = Task(5, "ada", spec, TaskState.WAITING_INIT, Priority.AUTO, 1.0)

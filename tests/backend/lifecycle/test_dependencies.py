@@ -1,4 +1,4 @@
-"""Tasks that go first: how each end of one is taken by who waits for it."""
+"""The end of a task, with each outcome, changes the tasks that depend on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the timeline says of the environment that ranks were started in."""
+"""The lines of the timeline about the environment of ranks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def placed(task: Task) -> Task:
 
 
 def running(before: str = "") -> Task:
-    """Both ranks have attached; the run before was in the environment with this lock."""
+    """Return a run whose two ranks have attached. The previous run was in an environment with this lock."""
     task = a_task()
     resource = replace(task.spec.resource, node_count=2)
     options = replace(task.spec.options, py_venv="torch[ada]")
@@ -38,7 +38,7 @@ def running(before: str = "") -> Task:
 
 
 def told(task: Task, *locks: str) -> tuple[str, list[tuple[str, str]]]:
-    """The lock of the run, and what is told when its ranks have started one after the other."""
+    """Return the lock of the run and the lines after its ranks have started one after the other."""
     lines: list[tuple[str, str]] = []
     for rank, lock in enumerate(locks):
         assert task.run is not None

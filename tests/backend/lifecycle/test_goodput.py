@@ -1,4 +1,4 @@
-"""Goodput and the advised_interval interval, against values computed by hand."""
+"""Goodput and the advised interval, compared with values computed by hand."""
 
 from __future__ import annotations
 

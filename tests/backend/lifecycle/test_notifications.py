@@ -1,4 +1,4 @@
-"""Which changes of a task webhooks hear of, and who wants to hear them."""
+"""The changes of a task of which webhooks are notified, and the webhooks that subscribe to them."""
 
 from __future__ import annotations
 

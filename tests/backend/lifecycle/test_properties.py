@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order: a task is in a legal state, and its gang is whole or absent."""
+"""After any events in any order, a task is in a valid state, and its gang is complete or absent."""
 
 from __future__ import annotations
 

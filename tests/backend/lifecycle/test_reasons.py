@@ -1,4 +1,4 @@
-"""Why a task that was asked to leave is where it is: the reason is of what decided, not of who asked."""
+"""The reason of a task that was asked to leave is that of the strongest cause, not that of the request."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ENDS = [
 
 
 def story(start: Task, *happened: Any) -> tuple[Task, list[TaskEvent]]:
-    """The task after these events and after every rank is gone, and its timeline; a tuple brings its own time."""
+    """Return the task after these events and after the end of every rank, and its timeline. A tuple has its own time."""
     now, lines = NOW, []
     gone = [ev.RankGone(1, rank) for rank in range(start.node_count)]
     for item in (*happened, *gone):

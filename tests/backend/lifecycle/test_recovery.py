@@ -1,4 +1,4 @@
-"""What a server that was started again does about ranks of which nothing is to be seen."""
+"""The decisions of a restarted server about ranks that the launcher does not see."""
 
 from __future__ import annotations
 

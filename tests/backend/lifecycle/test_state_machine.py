@@ -1,4 +1,4 @@
-"""The life of a task, row by row: given a task, when things happen, then it is so."""
+"""The state machine of tasks, row by row: a task, events, and the expected result."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def task(
 
 
 def after(start: Task, *happened: ev.Event | tuple[float, ev.Event]) -> Task:
-    """Apply events; a tuple brings its own time."""
+    """Apply events. A tuple has its own time."""
     now = NOW
     for item in happened:
         now, event = item if isinstance(item, tuple) else (now, item)
@@ -93,7 +93,7 @@ SILENT, LOST = ev.AgentSilent(1, 1, NOW - 10), ev.NodeLost(1, 1, "no power")
 
 
 def ends(start: Task, *happened: Any) -> Task:
-    """After these, and after every rank is really gone."""
+    """Return the task after these events and after every rank is gone."""
     start = after(start, *happened)
     assert start.run is not None
     return after(start, *gone(*(r.index for r in start.run.ranks)))
@@ -482,7 +482,7 @@ def test_a_deadline_has_passed_when_the_monotonic_clock_says_so() -> None:
 
 
 def test_a_run_that_ends_when_the_clock_was_set_back_has_taken_no_time() -> None:
-    """And the next start is not put off until the clock is where it was."""
+    """The next start is not delayed until the clock reaches the old time."""
     then = NOW - 500
     back = after(running(), (then, YIELD), *((then, event) for event in gone(0, 1)))
     assert back.state is TaskState.SUSPENDED
@@ -525,7 +525,7 @@ def test_retries_back_off_and_end() -> None:
 
 
 def report_at(seconds: float, number: int, start: Task) -> Task:
-    """Run number `number` starts now and reports its node after so many seconds."""
+    """Start run `number` now, and report its node as broken after so many seconds."""
     begun = [placed(1), ev.RunLaunched(number), attach(0, number)]
     ending = [ev.NodeReported(number, 0, "xid 79"), ev.RankGone(number, 0)]
     return after(start, *begun, *((NOW + seconds, event) for event in ending))
@@ -605,7 +605,7 @@ def test_repeated_launch_failures_end_the_task() -> None:
 
 
 def test_a_refusal_by_a_node_does_not_count_as_a_launch_failure() -> None:
-    """The kubelets know of pods that nobody else sees; the task goes elsewhere, and not in a circle."""
+    """A kubelet may refuse a pod because of pods that only the kubelet knows. The task must not be sent there again."""
     one = task(1)
     for number in range(1, 20):
         refused = ev.LaunchFailed(number, 0, "no room (cpu)", unschedulable=True)

@@ -1,4 +1,4 @@
-"""Random small clusters in a legal state: what the live loop could hand to a pass."""
+"""A strategy for random small clusters in valid states, as the live loop passes them to the scheduler."""
 
 from __future__ import annotations
 

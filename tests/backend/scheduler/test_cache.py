@@ -1,4 +1,4 @@
-"""A cache that followed every change decides exactly as a fresh one that is shown the whole picture."""
+"""A cache that followed every change decides exactly as a new cache of the whole snapshot."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ASKED = (Priority.NORMAL, Priority.NORMAL, Priority.AUTO, *LEVELS)
 
 @dataclass
 class Facts:
-    """A cluster that changes in many ways, and a cache that is told only of the changes."""
+    """A cluster that changes in many ways, and a cache that is updated only with the changes."""
 
     cache: SchedulerCache
     policy: Policy
@@ -52,7 +52,7 @@ class Facts:
     submitted: int = 0
 
     def pass_over(self) -> None:
-        """Show the cache what is new, let it decide, and compare."""
+        """Update the cache with the changes, make a pass, and compare."""
         self.cache.update_rules(Rules.from_snapshot(self.snapshot()))
         self.cache.update_nodes(list(self.nodes.values()))
         self.cache.update_tasks([self.tasks[t] for t in self.changed], self.gone, self.now)
@@ -64,7 +64,7 @@ class Facts:
         self.compare(fresh, expected)
 
     def look_again_at_reservations(self, fresh: SchedulerCache) -> None:
-        """Whom a reservation lets pass depends on expected ends, which move with time; nobody is woken for that."""
+        """Make the pass again if a reservation was used: expected ends move with time, without a wake-up."""
         for name, group in self.cache._groups.items():
             cycles = (self.cache._cycles.get(name), fresh._cycles.get(name))
             if any(cycle and cycle._reservation for cycle in cycles):
@@ -126,7 +126,7 @@ class Facts:
 
 
 def placeless(wait: Wait | None) -> Wait | None:
-    """Without its place, which costs a look at everybody."""
+    """Return the wait without its position."""
     return None if wait is None else replace(wait, place=0, ahead=())
 
 

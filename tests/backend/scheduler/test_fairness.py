@@ -1,4 +1,4 @@
-"""k equal users with one long task each on one slot, replayed on the virtual clock."""
+"""Equal users with one long task each share one node, replayed on the virtual clock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SLICE, GRACE = DEFAULT.restart_seconds / DEFAULT.overhead_share, 5.0
 
 @dataclass(frozen=True)
 class Occupancy:
-    """One task on the slot; it ends or has left at `until`."""
+    """The time of one task on the node, until it ends or leaves."""
 
     task: int
     began: float
@@ -30,7 +30,7 @@ class Occupancy:
 def replayed(
     users: int, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Outcome, list[Occupancy]]:
-    """Who was on the slot, one after the other."""
+    """Return the outcome, and the tasks on the node one after the other."""
     began: list[tuple[int, float]] = []
     start = module.VirtualCluster._start
 
@@ -47,7 +47,7 @@ def replayed(
 
 
 def shares(occupancies: list[Occupancy], outcome: Outcome) -> dict[int, float]:
-    """Seconds on the slot while everybody is still there."""
+    """Return the seconds on the node of each task until the first task ends."""
     until = min(record.finished for record in outcome.records)
     found = {record.job.id: 0.0 for record in outcome.records}
     for occupancy in occupancies:
@@ -104,7 +104,7 @@ def test_no_run_is_suspended_for_an_equal_before_its_minimum(
 
 
 def test_programs_that_lose_their_work_come_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each run of a task is twice as long as the one before; equals would else suspend one another for ever."""
+    """Each run of a task is twice as long as the one before; otherwise equals would suspend one another for ever."""
     suspend = module.VirtualCluster._suspend
 
     def losing(self, simulated, decision):  # type: ignore[no-untyped-def]

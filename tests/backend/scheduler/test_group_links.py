@@ -1,4 +1,4 @@
-"""Which groups a change concerns, and which select_group of a snapshot a pass over one group depends on."""
+"""Groups that runs connect, and the part of a snapshot that a pass over one group depends on."""
 
 from __future__ import annotations
 

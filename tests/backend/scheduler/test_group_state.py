@@ -1,4 +1,4 @@
-"""What a board remembers of a group between passes: whose turn, which places, which ranks, and when to look again."""
+"""The state of a group between passes: turns, positions, custom ranks and wake-ups."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def decided_cache(snapshot: Snapshot, policy: Policy = IN_ORDER) -> SchedulerCac
 
 
 def positions(cache: SchedulerCache) -> list[int]:
-    """The waiting tasks that have a place, in order."""
+    """Return the queued tasks that have a position, in order."""
     found = {wait.place: wait.task for wait in cache.waits() if wait.place}
     return [found[position] for position in sorted(found)]
 
@@ -42,7 +42,7 @@ def victims(plan: Plan) -> dict[int, int]:
 
 
 def busy(count: int) -> list[SchedTask]:
-    """Runs that nobody may take."""
+    """Return runs that cannot be suspended."""
     return [running(90 + i, f"n{i:02}", TOP) for i in range(count)]
 
 
@@ -51,7 +51,7 @@ def cordoned(found: list[Node], *names: str) -> list[Node]:
 
 
 def test_cordoning_a_node_moves_the_reordered_tasks_of_a_user() -> None:
-    """Task 1 can start only with both nodes, and then lends its place to task 3."""
+    """Task 1 can start only with both nodes, and then gives its position to task 3."""
     user_tasks = [queued(1, 2, user="u"), queued(3, user="u", custom_rank=-1.0)]
     cache = decided_cache(snap(nodes(2), *busy(2), *user_tasks, queued(2)))
     assert positions(cache) == [3, 2, 1]
@@ -91,7 +91,7 @@ def test_one_custom_rank_keeps_a_user_reordered() -> None:
 
 
 def test_whoever_is_moved_ahead_the_turn_is_of_who_has_waited_longest() -> None:
-    """Task 3 takes the place that the turn gives to task 1, also when its user is looked at again."""
+    """Task 3 gets the position that the turn gives to task 1, even after its user is updated again."""
     user_tasks = [
         queued(1, user="u", created_at=NOW - SLICE - 500),
         queued(3, user="u", custom_rank=-1.0, created_at=NOW - 1000),
@@ -189,7 +189,7 @@ QUICK = tuple(Ending(queued(500 + i, user="v", name="quick"), 20.0) for i in ran
 
 
 def learns(name: str) -> list[float]:
-    """Seconds after which the group `name` puts a task first that it has learned to be quick, and last again."""
+    """Return the seconds after which a quick task becomes the first of group `name`, and the last again."""
     parts = [node("a", group=name), running(9, "a", TOP, group=name)]
     slow = queued(1, group=name, user="u", name="slow", created_at=NOW)
     quick = queued(2, group=name, user="v", name="quick", created_at=NOW)
@@ -384,7 +384,7 @@ def test_a_node_is_enabled_with_the_runs_on_it() -> None:
 
 
 def test_each_rank_is_promised_separate_room() -> None:
-    """On n00 half of the node stays taken."""
+    """Half of n00 stays in use."""
     stay, leave = running(7, "n00", TOP, gpu=4), leaving(8, "n00", gpu=4)
     state = snap(
         Group("default", packed=True), nodes(2, gpus=8), stay, leave, leaving(9, "n01", gpu=8)
@@ -423,7 +423,7 @@ def test_releasing_nodes_are_promised_to_the_task_that_they_are_reserved_for(
 
 
 def test_a_tiny_run_keeps_the_merit_that_it_had_in_the_queue() -> None:
-    """Of nodes that declare no cpus a cpu is the least part that there is."""
+    """On nodes that declare no cpus, a cpu is the smallest part of a node."""
     packed = Group("default", packed=True)
     tasks = running(9, "n00", cpu=1, since=1000.0), queued(1, cpu=1, run_seconds=1000.0)
     group = decided_cache(snap(packed, nodes(1), *tasks), LEARNED)._groups["default"]
@@ -433,7 +433,7 @@ def test_a_tiny_run_keeps_the_merit_that_it_had_in_the_queue() -> None:
 
 
 def test_a_task_that_cannot_start_has_its_natural_position() -> None:
-    """Task 1 had taken the place of task 3."""
+    """Before, task 1 has had the position of task 3."""
     user_tasks = [queued(1, user="u", custom_rank=1.0), queued(3, 2, user="u")]
     rows = [quota("u", NORMAL, 2)]
     cache = decided_cache(snap(nodes(2), *busy(2), *user_tasks, queued(2), *rows))
@@ -510,7 +510,7 @@ def test_an_auto_task_that_cannot_start_uses_no_level() -> None:
 
 
 def test_old_task_names_are_dropped() -> None:
-    """Nothing ends, so nothing is learned either."""
+    """Nothing is learned, because no task ends."""
     cache = decided_cache(snap(nodes(1)), LEARNED)
     for i in range(25_000):
         cache.update_tasks([queued(1, name=f"sweep-{i}")], (), NOW)

@@ -1,4 +1,4 @@
-"""The checks must be able to fail: for each rule a plan that breaks it, and the nearest one that does not."""
+"""For each rule, a plan that breaks it, and a similar plan that does not."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def case(
 
 
 def taken(*, since: float = MINIMUM, **settings: Any) -> Snapshot:
-    """Task 1 wants the node of task 9."""
+    """Return a snapshot in which task 1 needs the node of task 9."""
     level = settings.pop("level", NORMAL)
     return snap(nodes(1), running(9, "n00", level, since=since, **settings), queued(1, user="u"))
 
 
 def parts(*more: Any, guaranteed: int = 2, **settings: Any) -> Snapshot:
-    """The users u hold n00 and n01 in runs of their own; task 1 is of somebody else."""
+    """Return a snapshot in which users u have n00 and n01; task 1 belongs to another user."""
     runs = [running(i, f"n0{i - 8}", since=5000.0, user="u") for i in (8, 9)]
     return snap(nodes(4), share("u", guaranteed), *runs, queued(1, user="v"), *more, **settings)
 

@@ -1,4 +1,4 @@
-"""What must hold in any cluster. The rules are judged by a slow and simple reading of them, not by the code's own."""
+"""Properties of plans for any cluster, checked with simple computations that do not use the scheduler's code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ IN_ORDER = Policy(ranking=Ranking.SUBMITTED, overhead_share=0.01)
 
 
 def data(test: Callable[..., None]) -> Callable[..., None]:
-    """Runs a property on drawn snapshots; no deadline, for machines under load."""
+    """Run a property on drawn snapshots, without a deadline."""
     return settings(max_examples=80, deadline=None)(given(data=st.data())(test))
 
 
@@ -44,7 +44,7 @@ def packed(snapshot: Snapshot) -> bool:
 
 
 def gpus_per_rank(snapshot: Snapshot, task: SchedTask) -> int:
-    """GPUs of a rank; -1: the whole node."""
+    """Return the GPUs of a rank, or -1 for a whole node."""
     return task.gpu if packed(snapshot) and task.gpu else -1
 
 
@@ -58,19 +58,19 @@ def effective_level(snapshot: Snapshot, task: SchedTask) -> Priority:
 
 
 def are_equals_of_one_user(newcomer: SchedTask, run: SchedTask) -> bool:
-    """A user's tasks of one level, as asked or as run."""
+    """Return whether both are a user's tasks of one level, as requested or as started."""
     own = Priority.NORMAL if newcomer.priority is Priority.AUTO else newcomer.priority
     same = run.priority is newcomer.priority or run.run_priority is own
     return run.user == newcomer.user and same
 
 
 def seconds(snapshot: Snapshot, run: SchedTask) -> float:
-    """How long a run has lasted."""
+    """Return how long a run has lasted."""
     return snapshot.now - (run.run_started_at or snapshot.now)
 
 
 def may_take_turn(snapshot: Snapshot, newcomer: SchedTask, run: SchedTask) -> bool:
-    """May it take the nodes of a run of its level, where equals rank by their wait alone?"""
+    """Return whether the task may suspend a run of its level if equals rank by their wait alone."""
     waited = snapshot.now - newcomer.created_at
     idle = not any(task.placed and task.user == newcomer.user for task in snapshot.tasks)
     demoted = effective_level(snapshot, run) is not run.run_priority
@@ -80,12 +80,12 @@ def may_take_turn(snapshot: Snapshot, newcomer: SchedTask, run: SchedTask) -> bo
 
 
 def queued_at(snapshot: Snapshot, task: SchedTask, level: Priority) -> Priority:
-    """Who has waited for a day was lifted."""
+    """Return the level in the queue: a task that has waited for a day is lifted."""
     return max(level, Priority.NORMAL) if snapshot.now - task.created_at >= 86_400 else level
 
 
 def count_fitting_ranks(snapshot: Snapshot, task: SchedTask, left: Collection[int]) -> int:
-    """How many ranks of `task` fit when the tasks in `gone` are away."""
+    """Count the ranks of `task` that fit after the tasks in `left` have left."""
     return sum(_count_ranks_on(snapshot, node, task, left) for node in snapshot.nodes)
 
 

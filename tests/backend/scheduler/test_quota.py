@@ -1,4 +1,4 @@
-"""What weighs how much, which limits bind whom, and which level AUTO becomes; parts of user groups in numbers."""
+"""Units of quota, limits of users, levels for AUTO, and tiers of shares."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_auto_is_resolved_to_the_highest_level_with_room(
 
 
 def one_by_one(tasks: list[QueueEntry], quotas: Quotas) -> dict[int, Priority]:
-    """What AUTO becomes, when each task asks for all that is known of each level."""
+    """Resolve AUTO for each task alone."""
     levels, claims, found = quotas.auto_levels("u"), dict.fromkeys(Priority, 0), {}
     for entry in sorted(tasks, key=lambda entry: (entry.task.custom_rank, entry.task.id)):
         units = entry.request.units
@@ -157,7 +157,7 @@ def test_auto_levels_equal_those_computed_one_by_one(
 
 
 class Counting(Quotas):
-    """How often its limits are asked for."""
+    """Counts how often the limits are computed."""
 
     asked = 0
 

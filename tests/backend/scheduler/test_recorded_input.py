@@ -1,4 +1,4 @@
-"""A log of passes, line by line: what is written is read back and decides the same, and what is no log is refused."""
+"""A log of passes is formatted and parsed line by line without loss, and other texts are rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many passes over a tiny simulated world: what one pass decides is the next one's snapshot."""
+"""Many passes over a small simulated cluster: the decisions of each pass change the next snapshot."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DAY = 86_400.0
 
 @dataclass
 class World:
-    """Tasks work while they run and keep what they have done when suspended; leaving takes `slowness` seconds."""
+    """A simulated cluster. Suspended tasks lose no work; leaving takes `slowness` seconds."""
 
     policy: Policy
     nodes: list[Node]
@@ -53,7 +53,7 @@ class World:
     plan: Plan = field(default_factory=lambda: Plan(0, ()))
 
     def run(self) -> None:
-        """To the end of all tasks."""
+        """Run all tasks to their end."""
         while self.tasks or self.pending:
             self.now = self._next()
             assert self.now < inf, f"tasks {sorted(self.tasks)} wait for ever"
@@ -91,7 +91,7 @@ class World:
         return self.now - (task.run_started_at or self.now)
 
     def decide(self) -> None:
-        """One pass, checked and carried out."""
+        """Make one pass, check it, and carry it out."""
         self.passes += 1
         groups = {"default": Group("default", self.packed)}
         tasks = tuple(self.tasks.values())
@@ -185,7 +185,7 @@ def test_simulated_clusters_break_no_rule_and_end(
 
 
 def nothing_bounces(world: World) -> None:
-    """A suspends B, B suspends A: only when a slice has passed, or a run has been demoted in between."""
+    """Check that two tasks suspend each other only after a slice, or after a demotion in between."""
     last: dict[tuple[int, int], float] = {}
     for when, suspend, _ in world.suspensions:
         back = last.get((suspend.task, suspend.for_task))
@@ -195,7 +195,7 @@ def nothing_bounces(world: World) -> None:
 
 
 def nobody_is_hunted(world: World) -> None:
-    """At its daily budget a run is left alone by all that is not urgent."""
+    """Check that only urgent tasks suspend a run that has reached its daily suspensions."""
     for when, suspend, victim in world.suspensions:
         recent = [s for s in victim.suspensions if when - s.at < DAY]
         urgent = suspend.higher  # by whom does not matter here: only urgent ones may be higher then

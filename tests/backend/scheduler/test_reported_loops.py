@@ -1,8 +1,8 @@
-"""Loops and stalls that users of other schedulers reported, each as a small world in which it must not happen.
+"""Loops and stalls that users of other schedulers have reported. In each small cluster here, they must not occur.
 
-What is told of each report is its pattern, not its text: two workloads that evict each other (Kueue #13662, #3779,
-#7101), one that is evicted over a hundred times (Kueue #6861), reclaim that goes back and forth (Volcano #561),
-an unsatisfiable task that is retried for ever (KAI #848), refused bindings that starve the rest (KAI #2074).
+The tests repeat the pattern of each report: two workloads that evict each other (Kueue #13662, #3779, #7101), one that
+is evicted over a hundred times (Kueue #6861), shares that are reclaimed in turn (Volcano #561), an infeasible task that
+is retried for ever (KAI #848), rejected bindings that block other tasks (KAI #2074).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def test_a_stream_of_higher_tasks_does_not_suspend_one_task_a_hundred_times(poli
 
 
 def test_urgent_tasks_may_suspend_as_often_as_they_come() -> None:
-    """The other side of the budget: an urgent task never waits for somebody's protection."""
+    """The protection after suspensions does not apply to urgent tasks."""
     marks = tuple(Suspension(NOW - 60.0 * i, 99, higher=True) for i in range(100, 0, -1))
     run = running(9, "n00", LOW, suspensions=marks)
     decisions = schedule(snap(nodes(1), run, queued(1, 1, HIGH))).decisions
@@ -77,7 +77,7 @@ def test_urgent_tasks_may_suspend_as_often_as_they_come() -> None:
 
 
 def test_released_quota_does_not_make_tasks_alternate() -> None:
-    """Volcano #561: A is evicted since B is below its share; then B since A is; both are at their shares here."""
+    """Volcano #561: A was evicted because B was below its share, then B because A was. Here both are at their shares."""
     parts = [nodes(2), quota("a", NORMAL, 1), quota("b", NORMAL, 1)]
     runs = [running(8, "n00", user="a", since=9e4), running(9, "n01", user="b", since=9e4)]
     plan = schedule(snap(*parts, *runs, queued(1, user="a"), queued(2, user="b")))
@@ -85,7 +85,7 @@ def test_released_quota_does_not_make_tasks_alternate() -> None:
 
 
 def test_a_demoted_run_and_its_victim_do_not_suspend_each_other() -> None:
-    """A level that changes with time is the simplest source of a loop: both are ABOVE_NORMAL, both are demoted."""
+    """A level that changes with time can cause a loop: both tasks are ABOVE_NORMAL and are demoted."""
     found = suspensions([job(1, 0, 6 * HOUR, 1, ABOVE), job(2, 5, 6 * HOUR, 1, ABOVE)], 1, Policy())
     assert max(found.values()) <= 12 * HOUR / 1800
 
@@ -115,7 +115,7 @@ def test_an_infeasible_task_is_not_tried_and_suspends_no_run(bad: SchedTask) -> 
 
 
 def test_rejected_decisions_are_made_again() -> None:
-    """KAI #2074: a start that is not carried out stays a proposal, and the rest goes on beside it."""
+    """KAI #2074: a start that is not carried out is proposed again, and other tasks are not affected."""
     cache = SchedulerCache.from_snapshot(snap(nodes(2), queued(1), queued(2)), Policy())
     first = cache.decide(NOW)
     assert {d.task for d in first.decisions} == {1, 2}
@@ -126,7 +126,7 @@ def test_rejected_decisions_are_made_again() -> None:
 
 
 def test_preemption_is_never_in_vain() -> None:
-    """Volcano #3332 and others: victims leave, and the newcomer does not fit after all."""
+    """Volcano #3332 and others: victims leave, but the new task does not fit."""
     runs = [running(7, "n00", LOW), running(8, "n01", LOW), running(9, "n02", HIGH)]
     plan = schedule(snap(nodes(3), *runs, queued(1, 3, HIGH)))
     assert not [d for d in plan.decisions if isinstance(d, Suspend)]

@@ -1,4 +1,4 @@
-"""The rules as a table: a small cluster, and what becomes of each task."""
+"""The rules as a table: a small cluster, and the decision about each task."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ HUNTED = tuple(Suspension(NOW - 600.0 * i, 1) for i in range(30, 0, -1))
 
 
 class For(int):
-    """The task is suspended for this one."""
+    """The task is suspended for this task."""
 
 
 Fate = tuple[str, ...] | int | str | WaitReason
@@ -166,7 +166,7 @@ PACKED_CASES = [
 
 
 def part(task: int, on: str, gpu: int = 4, level: Priority = NORMAL, **settings: Any) -> SchedTask:
-    """A small run that has had its slice, and ranks above a task that wants a whole node."""
+    """Return a small run that has had its slice, and ranks above a task that needs a whole node."""
     return running(task, on, level, gpu=gpu, since=settings.pop("since", 7000.0), **settings)
 
 
@@ -340,7 +340,7 @@ R4_R5 = [
 
 
 def lately(*hours: float, higher: bool = True) -> tuple[Suspension, ...]:
-    """Suspensions so many hours ago, for task 99, oldest first."""
+    """Return suspensions so many hours ago, for task 99, the oldest first."""
     return tuple(Suspension(NOW - 3600 * ago, 99, higher) for ago in hours)
 
 

@@ -1,4 +1,4 @@
-"""Rule R11: user groups have guaranteed parts, parts by weight, and limits; what is unused is lent and comes back."""
+"""Shares (R11): user groups have guaranteed nodes, parts by weight, and limits. Unused nodes are lent and returned."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run_of(
 
 
 def decisions_by_task(snapshot: Snapshot, policy: Policy) -> dict[int, object]:
-    """What becomes of each task: True, it starts; a number, for whom it leaves; else why it waits."""
+    """Return for each task True if it starts, the task for which it is suspended, or why it waits."""
     found: dict[int, object] = {}
     for decision in schedule(snapshot, policy).decisions:
         match decision:
@@ -189,7 +189,7 @@ def test_a_task_promised_nodes_for_its_share_comes_before_the_task_it_passed() -
 
 
 def test_users_without_a_share_come_last() -> None:
-    """Of nodes that declare no cpus a cpu is the least part that there is."""
+    """On nodes that declare no cpus, a cpu is the smallest part of a node."""
     full = run_of(9, "a", "n00", Priority.EXTREME_HIGH)
     small = [queued(1, user="x", cpu=1), queued(2, user="a", cpu=1)]
     plan = schedule(

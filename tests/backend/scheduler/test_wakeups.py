@@ -1,4 +1,4 @@
-"""Alarms: those to come, in order, each once."""
+"""Future wake-ups are returned in order, and each once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tiny engine in the place of the production one, and files to feed it with."""
+"""A small engine that replaces the production engine, and input files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEADER = (
 
 
 class Fakes:
-    """Runs jobs one after the other, and remembers what it was asked for."""
+    """Runs jobs one after the other, and records its calls."""
 
     def __init__(self) -> None:
         self.replays: list[tuple[int, tuple[int, int, bool], Policy, str]] = []
@@ -53,7 +53,7 @@ class Fakes:
 def one_by_one(
     jobs: Sequence[Job], nodes: int, label: str, overhead: float = 0.0, suspensions: int = 0
 ) -> Outcome:
-    """Each job when the one before it has ended."""
+    """Run each job after the one before it has ended."""
     now, records, usage = 0.0, [], []
     for i, job in enumerate(jobs):
         now = max(now, job.submit)
@@ -67,7 +67,7 @@ def one_by_one(
 
 
 def job(id: int, submit: float, duration: float, **more: Any) -> Job:
-    """A job of one node and one user, unless told otherwise."""
+    """Return a job of one node and one user, with changes."""
     facts = {"name": "train", "user": "u", "gpus": 8, "nodes": 1, "priority": Priority.NORMAL}
     return Job(id=id, submit=submit, duration=duration, **{**facts, **more})
 

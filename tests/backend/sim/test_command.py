@@ -1,4 +1,4 @@
-"""The command: what it runs, what it writes, and how it says what is wrong."""
+"""The command: what it runs, what it writes, and its error messages."""
 
 from __future__ import annotations
 

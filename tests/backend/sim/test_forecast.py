@@ -1,4 +1,4 @@
-"""Predicted starts: a case small enough to know the answer, refusals, bounds, and the same answer twice."""
+"""Forecasts of starts: a small case with a known result, refusals, limits, and repeatability."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def running(id: int, node: str, since: float, **facts: Any) -> SchedTask:
 
 
 def endings(number: int, seconds: float = HOUR) -> tuple[Ending, ...]:
-    """Tasks of long ago: they say how long tasks run, and nothing of who comes."""
+    """Return endings of tasks of long ago, which give run times but no recent arrivals."""
     return tuple(
         Ending(task(10_000 + i, created_at=NOW - 30 * DAY + i), seconds) for i in range(number)
     )
@@ -178,7 +178,7 @@ def test_a_first_rush_is_not_repeated_without_end() -> None:
 
 
 def test_arrivals_at_one_moment_do_not_loop() -> None:
-    """A sweep of ten hours ago, and nobody since: hardly a stretch of six hours has it."""
+    """Many tasks were submitted ten hours ago and none since, so hardly any period of six hours contains a submission."""
     begin = NOW - 10 * HOUR
     sweep = [task(id, created_at=begin + id / 10) for id in range(2, 60)]
     ended = tuple(Ending(each, 60.0) for each in sweep)

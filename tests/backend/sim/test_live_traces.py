@@ -1,4 +1,4 @@
-"""What a live server gives away as traces: a snapshot of its scheduler, and the log of its passes."""
+"""Traces from a live server: a snapshot of its scheduler, and the log of its passes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures of a replay: a case worked by hand, and what holds for all."""
+"""Figures of a replay: a case computed by hand, and general properties."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hai simulate --policy FILE` reads what a group's settings are checked by: scheduler.policy.policy."""
+"""`hai simulate --policy FILE` accepts the settings that scheduler.policy.policy accepts for a group."""
 
 from __future__ import annotations
 

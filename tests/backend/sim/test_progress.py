@@ -1,4 +1,4 @@
-"""The progress bar: for people who watch, and only for them."""
+"""The progress bar is shown on terminals only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report: one page, complete in itself, the same for the same outcomes."""
+"""The report is one self-contained page, and equal outcomes give equal pages."""
 
 from __future__ import annotations
 

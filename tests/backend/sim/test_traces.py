@@ -1,4 +1,4 @@
-"""Traces: every format, jobs in order, and everything that is wrong with a file at once."""
+"""Traces: all formats, the order of jobs, and all problems of a file at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hai simulate LOG --verify`: equal, different, torn, and what is no log."""
+"""`hai simulate LOG --verify` with equal, different, incomplete and invalid logs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BEGIN = begin_line(Begin(Policy(), Snapshot(0.0, (), ()), "0.1.0"))
 
 
 def passes() -> list[Pass]:
-    """Two tasks come and start, one after the other."""
+    """Return passes in which two tasks are submitted and start, one after the other."""
     cache = SchedulerCache(Policy())
     rules = Rules({"default": Group("default")})
     given = [

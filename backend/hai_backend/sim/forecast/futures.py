@@ -48,7 +48,7 @@ class Past:
     views: tuple[History, ...]  # from which run times are drawn; each future uses one of them
     endings: int
     arrived: tuple[SchedTask, ...]  # in the last DAYS, by submission
-    since: float  # start of the recorded arrivals; at least a STRETCH ago, so that a first rush is not repeated for ever
+    since: float  # start of the recorded arrivals, at least a STRETCH ago: a first rush is not repeated for ever
 
     @property
     def span(self) -> str:

@@ -130,7 +130,7 @@ def _row(line: Line, values: Sequence[float], results: Sequence[Result]) -> Row:
 def _best(
     cells: Sequence[str], values: Sequence[float], better: int, results: Sequence[Result]
 ) -> frozenset[int]:
-    """Return the columns with the best value among the replays of one trace. Values that are printed alike are equal."""
+    """Return the columns with the best value among the replays of one trace. Equal texts count as equal."""
     found: set[int] = set()
     for trace in {result.trace for result in results} if better else ():
         rivals = [

@@ -127,6 +127,9 @@ def _name(cell: Mapping[str, str]) -> str:
 
 
 def _level(cell: Mapping[str, str]) -> Priority:
-    """Return the level if the priority or the quality of service is one. Other priorities of Slurm are sums of factors."""
+    """Return the level if the priority or the quality of service is one.
+
+    Other priorities of Slurm are sums of factors.
+    """
     named = (cell.get("Priority", ""), cell.get("QOS", "").lower())
     return next((_LEVELS[word] for word in named if word in _LEVELS), Priority.NORMAL)

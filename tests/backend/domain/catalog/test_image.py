@@ -1,4 +1,4 @@
-"""References of images: what is one, its parts, and what is said of what is none."""
+"""Image references: their parts, and the messages for invalid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The language of conditions: what holds, and every error with its column."""
+"""The language of conditions: results, and errors with their columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From rows to mounts: ranks, removals, conflicts, conditions and templates."""
+"""Rows become mounts: order of rows, removals, conflicts, conditions and templates."""
 
 from __future__ import annotations
 

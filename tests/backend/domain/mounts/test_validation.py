@@ -1,4 +1,4 @@
-"""Rows of the mounts table as they are written: everything wrong is said at once, with its column."""
+"""All violations of a row of the mounts table are reported at once, with their columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A snapshot comes back from its text as it was, to the last bit; all else in a text is refused with its place."""
+"""A snapshot is written and read without loss, to the last bit; other texts are rejected with a path."""
 
 from __future__ import annotations
 

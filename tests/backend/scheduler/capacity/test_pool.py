@@ -1,4 +1,4 @@
-"""What is counted of the nodes of a group as runs come and go, and how amounts are reckoned."""
+"""The pool counts nodes as runs come and go; arithmetic of resources."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WHOLE = Request(1)
 
 
 def pool(*, packed: bool = True) -> Pool:
-    """Two nodes of 4 GPUs, 8 cpus and 4 GB in zone A, one larger node in zone B."""
+    """Return two nodes of 4 GPUs, 8 cpus and 4 GB in zone A, and a larger node in zone B."""
     found = Pool(packed)
     for name in "ab":
         found.add(node(name, zone="A", gpus=4, cpus=8, memory_bytes=4 * GB))
@@ -245,7 +245,7 @@ def test_a_request_without_resources_is_for_whole_nodes() -> None:
 
 
 def test_a_node_with_an_allocated_task_is_reserved_for_nobody() -> None:
-    """Whatever the order in which they were seen."""
+    """The order of the allocations does not matter."""
     for order in (1, -1):
         found = pool()
         leaving, held = (
@@ -265,7 +265,7 @@ def test_a_node_with_an_allocated_task_is_reserved_for_nobody() -> None:
 
 
 def test_nodes_with_equal_room_are_counted_together() -> None:
-    """So a need is compared with each amount that is there, and not with each node."""
+    """So a request is compared with each amount of free resources, not with each node."""
     found = pool()
     node_class = found.nodes["a"].node_class
     size, less = node_class.size, (3, 8, 4 * GB)

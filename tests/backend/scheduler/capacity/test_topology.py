@@ -1,4 +1,4 @@
-"""Few switches first, then the smallest hole."""
+"""A gang spans few switches, and uses the smallest domain that fits."""
 
 from __future__ import annotations
 

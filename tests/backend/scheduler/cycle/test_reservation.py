@@ -1,4 +1,4 @@
-"""The reservation of the first task that lacks nodes: which nodes, from when on, and whom it holds back."""
+"""The reservation of the first task that lacks nodes: its nodes, its start, and the tasks that it delays."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def after(snapshot: Snapshot, policy: Policy = POLICY) -> Cycle:
 
 
 def reserved(snapshot: Snapshot, policy: Policy = POLICY) -> tuple[float, list[str]]:
-    """For task 1: seconds until it is expected to start, and on which nodes."""
+    """Return the seconds until task 1 is expected to start, and the reserved nodes."""
     cycle = after(snapshot, policy)
     found: Reservation = reserve(cycle.group, cycle.group.entries[1], NOW)
     assert found.now == NOW
@@ -58,7 +58,7 @@ def reserved(snapshot: Snapshot, policy: Policy = POLICY) -> tuple[float, list[s
 
 
 def run(task: int, on: str, level: Priority = NORMAL, **settings: Any) -> SchedTask:
-    """One that history expects to go on for long."""
+    """Return a run that history expects to continue for long."""
     return running(task, on, level, **({"run_seconds": 1e6} | settings))
 
 
@@ -113,7 +113,7 @@ def test_the_last_run_of_a_node_decides_when_it_is_free() -> None:
 
 
 def test_the_bound_counts_the_room_that_each_run_frees() -> None:
-    """Room for one rank now, for a second when task 9 may be taken, for a third when task 8 may."""
+    """There is room for one rank now, for a second after task 9, and for a third after task 8."""
     runs = [
         run(8, "n00", LOW, gpu=3, since=500, suspensions=HIT),
         run(9, "n00", LOW, gpu=3, since=900, suspensions=HIT),
@@ -189,7 +189,7 @@ def test_an_unknown_start_delays_no_task() -> None:
 
 
 def test_a_task_that_needs_victims_uses_no_reserved_nodes() -> None:
-    """Task 1 waits for n02; with the two free nodes task 2 would start on what it takes of task 9."""
+    """Task 1 waits for n02. Task 2 would fit on the two free nodes and on nodes of task 9."""
     long = queued(2, 3, run_seconds=1e6)
     state = snap(nodes(4), running(8, "n02", HIGH), run(9, "n03", LOW), queued(1, 4), long)
     assert not SchedulerCache.from_snapshot(state, WHOLE_RUNS).decide(NOW).decisions
@@ -246,7 +246,7 @@ def test_only_tasks_that_can_be_suspended_in_time_pass_a_lifted_task(
 
 
 def test_a_reservation_that_cannot_be_met_delays_no_task() -> None:
-    """Of the three runs of user u9 one may be taken: two are guaranteed to it. Task 1 needs two of them."""
+    """One of the three runs of user u9 may be suspended; the other two are guaranteed. Task 1 needs two of the nodes."""
     runs = [run(6 + i, f"n0{i}", user="u9", since=5000.0) for i in range(3)]
     lifted = queued(1, 3, created_at=NOW - 9e4)
     state = snap(
@@ -257,7 +257,7 @@ def test_a_reservation_that_cannot_be_met_delays_no_task() -> None:
 
 
 def test_a_gang_starts_in_a_stream_of_small_tasks_when_its_patience_is_over() -> None:
-    """At each moment one of them has just begun, and is protected."""
+    """At each time, one of the small tasks has just started and is protected."""
     policy = Policy(patience_seconds=4 * 3600.0)
     gang = Job(1, "gang", "u", 600.0, 3600.0, 32, 4)
     small = [Job(i, "small", f"u{i % 4}", i * 145.0, 600.0, 8, 1) for i in range(2, 400)]

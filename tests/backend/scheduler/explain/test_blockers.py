@@ -1,4 +1,4 @@
-"""What stands in the way in numbers, and which rule puts others before a task."""
+"""Counts of what blocks a task, and the reasons why other tasks come first."""
 
 from __future__ import annotations
 

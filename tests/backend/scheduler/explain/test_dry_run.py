@@ -1,4 +1,4 @@
-"""A dry run says what the live loop then does."""
+"""A dry run says what the live loop does when the task is submitted."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def newcomers(draw: st.DrawFn) -> SchedTask:
 
 
 def check_truth(snapshot: Snapshot, task: SchedTask) -> DryRun:
-    """Against a cache that lives: it has made a pass before the task is submitted."""
+    """Compare with a cache that has made a pass before the task is submitted."""
     live = SchedulerCache.from_snapshot(snapshot, POLICY)
     live.decide(NOW)
     said = dry_run(live.snapshot(), task, POLICY)
@@ -103,7 +103,7 @@ def test_every_task_that_does_not_start_has_a_reason(
 
 
 def test_nodes_that_were_moved_connect_groups() -> None:
-    """A pass over a group may suspend a run on a node that was moved to another one."""
+    """A pass over a group may suspend a run of another group on a node that was moved."""
     moved = [replace(node, group="other") for node in nodes(1)]
     parts = [running(9, "n00", LOW), queued(1, 1, HIGH, group="other")]
     check_truth(snap(moved, *parts), queued(500, 1, HIGH, group="other", created_at=NOW))

@@ -1,4 +1,4 @@
-"""What users are told: reasons with numbers, the place in the queue, who is ahead, and when to look again."""
+"""The reasons that users see: sentences with numbers, positions, tasks ahead; and the next wake-up."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def test_stops_come_in_one_order_whatever_the_input() -> None:
 
 
 def expected_counts(cycle: Cycle, entry: QueueEntry) -> list[int]:
-    """The numbers in the sentence, computed from every suitable node."""
+    """Compute the numbers of the sentence from every suitable node."""
     request, level = entry.request, entry.level
     nodes = cycle.group.pool.nodes_for(request)
 

@@ -1,4 +1,4 @@
-"""Every change that is suggested to a waiting task works, and no smaller one does."""
+"""Every suggested remedy suffices, and no smaller change does."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PACKED = Group("default", packed=True)
 
 
 def served(snapshot: Snapshot, task: int) -> bool:
-    """By a whole pass over everything."""
+    """Return whether a pass over the whole snapshot gives the task nodes."""
     for decision in schedule(snapshot, POLICY).decisions:
         if decision.task == task and isinstance(decision, Start):
             return True
@@ -38,7 +38,7 @@ def served(snapshot: Snapshot, task: int) -> bool:
 
 
 def smaller(snapshot: Snapshot, task: int, remedy: Remedy) -> Iterator[Remedy]:
-    """What must not suffice."""
+    """Return the next smaller changes, which must not suffice."""
     match remedy.change:
         case Change.QUOTA:
             for row, more in remedy.rows:
@@ -243,7 +243,7 @@ def test_the_number_of_tried_wake_ups_is_limited(
 def test_wake_ups_between_two_known_times_are_tried_in_order(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Task 2 will take more than it needs; the known moments are the ends of the minimum of both runs."""
+    """Task 2 will use more than it requests. The known times are the ends of the minimum of both runs."""
     runs = [running(8, "n02", HIGH, since=893), running(9, "n00 n01", since=100)]
     waits = [queued(1), queued(2, 1, HIGH, not_before=NOW + 50)]
     monkeypatch.setattr(remedy_search, "_MAX_STEPS", 2)

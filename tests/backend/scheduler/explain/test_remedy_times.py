@@ -1,4 +1,4 @@
-"""The moments that are known to matter to a waiting task, and what a change makes of a snapshot."""
+"""The times at which a queued task may get nodes, and snapshots with remedies applied."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ TASK = queued(1, created_at=NOW - 1000)
 
 
 def found(task: SchedTask, *runs: Any, policy: Policy = POLICY) -> dict[float, Why]:
-    """Seconds from now."""
+    """Return the times as seconds from now."""
     cycle = run_pass(snap(nodes(3), task, *runs), task.id, policy).cycle
     assert cycle is not None
     return {at - NOW: why for at, why in list_remedy_times(task, cycle.group, NOW).items()}

@@ -1,4 +1,4 @@
-"""A policy as it is format_settings down: every setting round, every fault told at once."""
+"""Policies are formatted and parsed without loss, and all violations are reported at once."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_a_new_policy_of_a_group_applies_in_the_next_pass() -> None:
 
 
 def test_the_default_policy() -> None:
-    """Docs: scheduling. A change of these belongs with a run of `tests/bench`."""
+    """The manual describes these defaults. Run `tests/bench` before you change them."""
     assert to_mapping(Policy()) == {
         "ranking": "learned",
         "demotion": {"ABOVE_NORMAL": {"to": "NORMAL", "after_seconds": 1800.0}},

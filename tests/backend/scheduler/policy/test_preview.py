@@ -1,4 +1,4 @@
-"""What new settings of a group would change in the next pass."""
+"""A preview shows what new settings of a group would change in the next pass."""
 
 from __future__ import annotations
 
@@ -80,14 +80,14 @@ def test_a_preview_counts_moved_positions() -> None:
 
 
 def decided(snapshot: Snapshot) -> dict[type, set[int]]:
-    """Ids by what is decided of them, of the group default."""
+    """Return the ids of tasks of the group default by kind of decision."""
     own = {task.id for task in snapshot.tasks if task.group == "default"}
     decisions = [d for d in schedule(snapshot).decisions if d.task in own]
     return {kind: {d.task for d in decisions if isinstance(d, kind)} for kind in KINDS}
 
 
 def elsewhere(snapshot: Snapshot) -> Snapshot:
-    """The same in another group."""
+    """Return the same tasks in another group."""
 
     def moved(task: SchedTask) -> SchedTask:
         names: Mapping[str, Any] = {

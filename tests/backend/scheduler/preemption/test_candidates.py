@@ -1,4 +1,4 @@
-"""Victims are found, or known to be none, without looking at everybody: as the slow and simple way finds them."""
+"""The victims equal those of a slow and simple search, although few runs are examined."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ POLICIES = [
 
 
 class Slow:
-    """Everybody is looked at, priced and sorted for each newcomer."""
+    """Examines, prices and sorts all runs for each task."""
 
     def __init__(
         self, group: GroupState, entry: QueueEntry, fitting_count: int, now: float
@@ -155,7 +155,7 @@ def a_run(draw: Random, task: int, on: list[str], **settings: object) -> SchedTa
 
 
 def filled(draw: Random, packed: bool) -> Iterator[SchedTask]:
-    """Runs on most of the nodes."""
+    """Return runs on most of the nodes."""
     free = {f"n{i:02}": 4 for i in range(NODES)}
     for task in range(101, 141):
         gpu = draw.choice([0, 1, 2, 3]) if packed else 0
@@ -191,7 +191,7 @@ def a_cluster(draw: Random) -> Snapshot:
 
 
 def suspend(group: GroupState, victim: Allocation, cheapest: VictimCandidates) -> None:
-    """As a pass does."""
+    """Suspend a run as a pass does."""
     group.victim_index.remove(victim)
     cheapest.remove(victim)
     group.shares.add_retained(victim.task.user, -victim.units)
@@ -199,7 +199,7 @@ def suspend(group: GroupState, victim: Allocation, cheapest: VictimCandidates) -
 
 
 def group_of(snapshot: Snapshot, policy: Policy) -> GroupState:
-    """Ready for a pass."""
+    """Return the group, ready for a pass."""
     cache = SchedulerCache.from_snapshot(replace(snapshot, tasks=()), policy)
     cache.decide(NOW)
     cache.update_tasks(snapshot.tasks, (), NOW)
@@ -228,7 +228,7 @@ BURST = share(" ".join(f"u{i}" for i in range(1, 41)), guaranteed=40)
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[Allocation]:
-    """Who is asked whether it may be suspended."""
+    """Record the runs for which eligibility is checked."""
     asked: list[Allocation] = []
 
     def noted(self: RankCount, allocation: Allocation) -> bool:
@@ -342,7 +342,10 @@ def test_a_run_may_hold_nodes_that_have_moved_to_another_group() -> None:
 
 
 def test_a_run_that_is_eligible_only_after_releases_is_not_a_victim() -> None:
-    """The first run of b may be taken, the second is guaranteed to it; that of c only once the other leaves."""
+    """One run of b may be suspended, the other is guaranteed.
+
+    The run of c may be suspended only after the release of another run.
+    """
     parts = [share("u a", weight=1), share("b", guaranteed=1), share("c")]
     old: dict[str, Any] = {"since": 1e5, "yields": True}
     runs = [

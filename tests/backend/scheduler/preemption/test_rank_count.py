@@ -1,4 +1,4 @@
-"""How many ranks fit as victims are added and taken back."""
+"""RankCount counts the ranks that fit as victims are added and dropped."""
 
 from __future__ import annotations
 

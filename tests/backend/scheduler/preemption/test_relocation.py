@@ -1,4 +1,4 @@
-"""Room out of pieces: who moves so that a task fits that needs whole nodes, and who is left where it is."""
+"""Small runs move so that a task fits that needs whole nodes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ OLDER = Policy(ranking=Ranking.SUBMITTED)  # who has come last outranks nobody
 
 
 def part(task: int, on: str, gpus: int = 2, since: float = LONG) -> SchedTask:
-    """A run that takes some of the eight GPUs of a node."""
+    """Return a run that uses some of the eight GPUs of a node."""
     return running(task, on, gpu=gpus, since=since, created_at=NOW - LONG)
 
 
 def whole_nodes(task: int, on: str) -> SchedTask:
-    """A run that takes all of its nodes."""
+    """Return a run that uses all of its nodes."""
     return running(task, on, since=LONG, created_at=NOW - LONG)
 
 

@@ -1,4 +1,4 @@
-"""What a suspension costs, who stands on which step of the ladder, and the quick answer that it gives."""
+"""The cost of suspensions, the order of victims, and the quick check of the victim index."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def group(*parts: Any, policy: Policy = POLICY) -> GroupState:
 
 
 def might(found: GroupState, policy: Policy = POLICY, *, different_groups: bool = False) -> int:
-    """How many nodes might be freed for task 1."""
+    """Return how many nodes might be freed for task 1."""
     entry = found.entries[1]
     return next(
         n
@@ -185,7 +185,7 @@ def test_the_smallest_loss_per_node_decides() -> None:
 
 
 def test_a_rank_freed_by_two_victims_is_counted_once() -> None:
-    """Each of the four would make room for one rank, but two on a node for no more than that."""
+    """Each of the four runs frees one rank, but two runs on one node do not free more than one."""
     runs = [running(6 + i, f"n{i // 2:02}", LOW, since=100.0 + i, gpu=1) for i in range(4)]
     state = snap(Settings("default", packed=True), nodes(2, gpus=3), *runs, queued(1, 2, gpu=2))
     plan = SchedulerCache.from_snapshot(state, POLICY).decide(NOW)
@@ -193,7 +193,7 @@ def test_a_rank_freed_by_two_victims_is_counted_once() -> None:
 
 
 def test_among_unneeded_equals_the_highest_merit_is_spared() -> None:
-    """Runs 7 and 8 lose least, so they are chosen first; with run 9, which is on two nodes, one of them suffices."""
+    """Runs 7 and 8 lose least, so they are chosen first. With run 9, which is on two nodes, one of them suffices."""
     runs = [
         run(7, "n00"),
         run(8, "n01", run_seconds=10 * SLICE),
@@ -207,7 +207,7 @@ def test_among_unneeded_equals_the_highest_merit_is_spared() -> None:
 
 
 def test_among_equals_with_similar_losses_the_lowest_merit_is_suspended() -> None:
-    """The run on two nodes has used most, and loses twice as much as each of the others: two steps are one."""
+    """The run on two nodes has used most, and loses twice as much as each other run, which is the same per node."""
     runs = [run(7, "n00"), run(8, "n01"), run(9, "n02 n03"), *FULL]
     policy = replace(POLICY, ranking=Ranking.ATTAINED)
     plan = SchedulerCache.from_snapshot(snap(nodes(9), *runs, queued(1, 2)), policy).decide(NOW)
@@ -238,7 +238,7 @@ def test_the_refusal_scope_of_a_run(
 
 
 def test_a_task_that_left_for_a_run_is_tried_again_after_a_slice() -> None:
-    """Nothing else may happen until then."""
+    """No other event occurs until then."""
     left = (Suspension(NOW - 100, 9, higher=True),)
     wants = queued(1, waiting_since=NOW, suspensions=left)
     cache = SchedulerCache.from_snapshot(

@@ -1,4 +1,4 @@
-"""What is learned from endings, against readings by hand."""
+"""Learned run times, compared with results computed by hand."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def learned(*seconds: float, task_kind: TaskKind = LIKE) -> History:
 
 
 def by_brute_force(curve: Curve) -> list[float]:
-    """The best odds of ending per second over all ways to go on from each bin for some bins."""
+    """Compute the best probability of ending per second from each bin, over all numbers of bins."""
     alive = [1.0, *curve.beyond]
     spent = [w * (a + b) / 2 for w, a, b in zip(WIDTHS, alive, alive[1:], strict=False)]
     return [
@@ -67,7 +67,7 @@ def test_under_the_prior_the_index_falls_with_age() -> None:
 
 
 def test_the_gittins_index_of_a_simple_case() -> None:
-    """Of very many tasks half end in the first bin and half in the bin of 1000 s."""
+    """Half of very many tasks end in the first bin, and half in the bin of 1000 s."""
     late = bin_of(1000.0)
     index = learned(*[10.0, 1000.0] * 200_000).curve(LIKE).index
     first = 0.5 / (WIDTHS[0] * (1 + 0.5) / 2)
@@ -207,7 +207,7 @@ def test_a_coarser_kind_counts_as_ten_endings() -> None:
 
 
 def test_a_task_older_than_all_endings_still_has_a_merit() -> None:
-    """Of very many tasks all end in the first bin."""
+    """All of very many tasks end in the first bin."""
     curve = learned(*[10.0] * 100_000).curve(LIKE)
     assert curve.hazards[0] == 0.999999
     assert all(0 < index < inf for index in every_index(curve))

@@ -1,4 +1,4 @@
-"""What a task is worth at a moment, and until when."""
+"""The precedence of queued tasks and runs, and until when it holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The queue gives tasks in order, and leaves out just those that an answer spoke for."""
+"""The queue offers nodes to tasks in order, and skips exactly the tasks in the scope of a refusal."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_request_that_is_not_feasible_is_skipped() -> None:
 
 
 def test_two_tasks_may_share_a_position_for_a_moment() -> None:
-    """One is placed where another still stands; each is then taken out by itself."""
+    """One task gets the position of another one; then each is removed alone."""
     queue, (one, two) = filled([(NEEDS[0], Priority.NORMAL, "u", 1.0, age, False) for age in (2, 1)])  # fmt: skip
     queue.discard(two)
     two.key = (*one.key, two.task.id)
