@@ -96,7 +96,7 @@ def _run(chosen: list[Mutant]) -> Iterator[Row]:
 
 
 def _report(rows: list[Row], total: int) -> int:
-    """Print a line for each module. Return 1 if too many mutants survive, or if a listed equivalent mutant is noticed."""
+    """Print a line for each module. Return 1 if too many mutants survive, or a listed equivalent one is noticed."""
     print("module         mutants killed timeouts survived equivalent")
     for module in [*sorted({row["module"] for row in rows}), ""]:
         of = [row for row in rows if module in ("", row["module"])]

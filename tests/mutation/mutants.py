@@ -33,7 +33,7 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One error in one module. Its name does not change when lines move. Without `lines`, it has an effect on import."""
+    """One error in one module. Its name does not change when lines move. Without `lines`, it acts on import."""
 
     name: str
     module: str

@@ -103,7 +103,7 @@ def start(mutant: Mutant, passed: Passage, notes: Path) -> int:
 
 
 def finish(notes: Path) -> tuple[int, dict[str, str]]:
-    """Wait for the next process to end. Return its id, the outcome of its mutant, and the test that noticed the error."""
+    """Wait for the next process to end. Return its id, the outcome of its mutant, and the test that noticed it."""
     pid, status = os.wait()
     note = notes / str(pid)
     by = {"by": note.read_text()} if note.exists() and status else {}

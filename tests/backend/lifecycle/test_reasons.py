@@ -36,7 +36,7 @@ ENDS = [
 
 
 def story(start: Task, *happened: Any) -> tuple[Task, list[TaskEvent]]:
-    """Return the task after these events and after the end of every rank, and its timeline. A tuple has its own time."""
+    """Return the task after these events and the end of every rank, and its timeline. A tuple has its own time."""
     now, lines = NOW, []
     gone = [ev.RankGone(1, rank) for rank in range(start.node_count)]
     for item in (*happened, *gone):

@@ -77,7 +77,7 @@ def test_urgent_tasks_may_suspend_as_often_as_they_come() -> None:
 
 
 def test_released_quota_does_not_make_tasks_alternate() -> None:
-    """Volcano #561: A was evicted because B was below its share, then B because A was. Here both are at their shares."""
+    """Volcano #561: A was evicted because B was below its share, then B because A was. Here neither is."""
     parts = [nodes(2), quota("a", NORMAL, 1), quota("b", NORMAL, 1)]
     runs = [running(8, "n00", user="a", since=9e4), running(9, "n01", user="b", since=9e4)]
     plan = schedule(snap(*parts, *runs, queued(1, user="a"), queued(2, user="b")))

@@ -178,7 +178,7 @@ def test_a_first_rush_is_not_repeated_without_end() -> None:
 
 
 def test_arrivals_at_one_moment_do_not_loop() -> None:
-    """Many tasks were submitted ten hours ago and none since, so hardly any period of six hours contains a submission."""
+    """Many tasks were submitted ten hours ago and none since, so hardly any period contains a submission."""
     begin = NOW - 10 * HOUR
     sweep = [task(id, created_at=begin + id / 10) for id in range(2, 60)]
     ended = tuple(Ending(each, 60.0) for each in sweep)

@@ -246,7 +246,7 @@ def test_only_tasks_that_can_be_suspended_in_time_pass_a_lifted_task(
 
 
 def test_a_reservation_that_cannot_be_met_delays_no_task() -> None:
-    """One of the three runs of user u9 may be suspended; the other two are guaranteed. Task 1 needs two of the nodes."""
+    """One of the three runs of user u9 may be suspended, the others are guaranteed. Task 1 needs two nodes."""
     runs = [run(6 + i, f"n0{i}", user="u9", since=5000.0) for i in range(3)]
     lifted = queued(1, 3, created_at=NOW - 9e4)
     state = snap(
