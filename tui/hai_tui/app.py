@@ -140,8 +140,9 @@ class HaiApp(BaseApp):
             self.pop_screen()
 
     def pop_screen(self) -> AwaitComplete:
-        """Cancel the requests of the page first. Its widgets close one by one, and an answer would reach only some of
-        them.
+        """Close the page on top, and cancel its requests first.
+
+        Its widgets close one by one, so a late answer would reach only some of them.
         """
         closing = self.screen
         for worker in self.workers:
@@ -220,7 +221,7 @@ class HaiApp(BaseApp):
     # Connecting.
 
     def retry_now(self) -> None:
-        """Connect at once. If the token was refused, use the stored profile, which may have a new one."""
+        """Connect at once. If the token was refused, load the stored profile first, because it may have a new token."""
         refused = self.session.link.state.phase is Phase.REFUSED
         stored = self._chosen_profile() if refused else None
         if stored is None or stored == self.session.profile:
@@ -307,7 +308,7 @@ class HaiApp(BaseApp):
             self.fail(error)
         elif isinstance(error, Exception):
             try:
-                raise error  # Textual shows the traceback of the exception that is being handled
+                raise error  # Textual prints the traceback of the exception that is being handled
             except Exception as raised:
                 self._handle_exception(raised)
 
@@ -344,7 +345,7 @@ class HaiApp(BaseApp):
         return [*super().get_line_filters(), self._control_character_filter]
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
-        """Return the tones for foreign themes."""
+        """Return the tones for themes that are not ours."""
         return theme.default_variables()
 
 

@@ -1,6 +1,6 @@
-"""The part of the app that pages use: notes, the session with the server, and the way out.
+"""The part of the app that pages use: notes, the session with the server, and shutdown.
 
-`HaiApp` adds what opens pages. Pages import this class only, so the app may import them.
+`HaiApp` adds the opening of pages. Pages import only this class, so the app may import the pages.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class BaseApp(App[int]):
         self.session = Session(Profile(), self.options.clock)
         self._undos: list[Undo] = []
 
-    # What HaiApp adds.
+    # HaiApp implements these methods.
 
     def goto(self, line: str) -> None:
         """Open the page that a line such as `logs 12` names."""

@@ -1,4 +1,4 @@
-"""Regular expressions with a limit of CPU time. A pattern that a user typed, such as `(x+)+y`, might search forever.
+"""Regular expressions with a limit of CPU time, because a pattern that a user typed may search forever (`(x+)+y`).
 
 An alarm signal ends the search: `re` handles signals while it searches.
 """
@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeVar
 Result = TypeVar("Result")
 
 _SECONDS = 0.5
-_SECONDS_PER_CHARACTER = 5e-6  # a good pattern takes a fiftieth of this
+_SECONDS_PER_CHARACTER = 5e-6  # a well-made pattern takes a fiftieth of this
 
 
 class _TooSlow(Exception):
@@ -22,7 +22,7 @@ class _TooSlow(Exception):
 
 
 class SafeRegex:
-    """A compiled pattern. Raise re.error if it is invalid. Once the time is used up, it finds nothing any more."""
+    """A compiled pattern. The constructor raises re.error. Once its time is used up, it finds nothing any more."""
 
     _searching: ClassVar[bool] = False
 

@@ -1,6 +1,6 @@
-"""`python -m hai_tui.screenshots DIRECTORY [NAME]...` draws every screen as SVG, the same each time.
+"""Draws every screen as SVG, the same each time: `python -m hai_tui.screenshots DIRECTORY [NAME]...`.
 
-`make docs` runs it. The snapshot tests use the same table, so that no screen lacks a test or a picture.
+`make docs` runs it. The snapshot tests use the same table, so that every screen has a test and a picture.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ class Session:
             self._on_failed(error)
 
     async def close(self) -> None:
-        """End every stream and the connection. A later call of `client` waits until its page closes."""
+        """End every stream and the connection. Callers that wait for `client` keep waiting until their page closes."""
         self._ready.clear()
         jobs = list(self._jobs)
         for job in jobs:
@@ -179,7 +179,7 @@ class Session:
         self._queue_moved.set()
 
     async def _queue(self) -> None:
-        """Fetch the queue after changes. Positions and predicted starts change without a change of the task."""
+        """Fetch the queue after each change. Positions and predicted starts may change although no task changes."""
         client = await self.client()
         while True:
             await self._queue_moved.wait()

@@ -52,7 +52,7 @@ def run_on_each(settings: Settings, refs: Sequence[str], kind: Kind, action: Act
         if ids and not await _is_confirmed(client, ids, action):
             note(settings, text("confirm.no"))
             return 1
-        # The newest ends first: the end of an older task would let the newer ones that wait for it start
+        # The newest task ends first. If an older one ended first, newer ones that wait for it would start.
         for ref, id in sorted(ids.items(), key=lambda item: -item[1] if action.ends_task else 0):
             await _run_on_one(client, settings, ref, id, action, result)
         if not settings.sentences:
@@ -93,8 +93,9 @@ def _report_failure(settings: Settings, ref: str, error: HaiError, result: _Resu
 
 
 async def _is_confirmed(client: Client, ids: dict[str, int], action: Action) -> bool:
-    """Ask, if stdin is a terminal, before an action on several tasks, on tasks of others, or on tasks that others wait
-    for.
+    """Ask before an action on several tasks, on tasks of others, or on tasks that others wait for.
+
+    Return True without a question for any other action, with --yes, and if stdin is not a terminal.
     """
     if not action.verb or action.yes or not sys.stdin.isatty():
         return True
@@ -109,8 +110,9 @@ async def _is_confirmed(client: Client, ids: dict[str, int], action: Action) -> 
 
 
 async def _describe_dependents(client: Client, ids: set[int]) -> str:
-    """Return a sentence about the tasks that wait for these to end; empty for an old server, which does not know the
-    filter.
+    """Return a sentence about the other tasks that wait for these to end; empty if there are none.
+
+    It is also empty for an old server, which does not know the filter.
     """
     id_list = ",".join(map(str, sorted(ids)[:_MAX_NAMED]))
     try:

@@ -28,7 +28,7 @@ def _split_names(value: str) -> tuple[str, ...]:
 
 def _complete_profiles(ctx: click.Context, param: click.Parameter, incomplete: str) -> Any:
     from hai_tui.cli.completion import (
-        complete_profiles,  # only for Tab: every command imports this module
+        complete_profiles,  # imported only after Tab: every command loads this module
     )
 
     return complete_profiles(ctx, param, incomplete)

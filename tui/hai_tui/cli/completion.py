@@ -30,7 +30,10 @@ _RIGHTS = (
 
 
 def _ask_server(fetch: Callable[[Client, str], Awaitable[Pairs]]) -> Completer:
-    """Make a completer of click. `fetch` receives what is typed so far, and may return values that do not match it."""
+    """Turn an async function into a completer of click.
+
+    `fetch` receives the text typed so far. It may return values that do not match the text.
+    """
 
     def complete(
         ctx: click.Context, param: click.Parameter, incomplete: str

@@ -158,7 +158,9 @@ def _os_error_message(error: OSError) -> str:
     reason = error.strerror or str(error)
     if _is_cwd_removed(error):
         return text("removed")
-    if error.errno in _DISK_FULL and not error.filename:  # most likely stdout
+    if (
+        error.errno in _DISK_FULL and not error.filename
+    ):  # an error without a file name most likely comes from stdout
         return f"cannot write: {reason}"
     return f"{error.filename}: {reason}" if error.filename else reason
 
@@ -181,7 +183,7 @@ def _is_cwd_removed(error: OSError) -> bool:
 
 
 def _has_json_option(arguments: Sequence[str]) -> bool:
-    """Return True if the arguments ask for JSON. The settings do not know it if parsing failed."""
+    """Return True if the arguments ask for JSON. If parsing failed, the settings do not know it."""
     pairs = itertools.pairwise(arguments)
     return (
         "--json" in arguments

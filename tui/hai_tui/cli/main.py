@@ -22,7 +22,7 @@ from hai_tui.i18n import text
 
 @dataclass(frozen=True, slots=True)
 class CommandEntry:
-    """A command: where it is defined, as `module:attribute` below hai_tui.cli.commands, and its section in help."""
+    """A command: its name, where it is defined (`module:attribute` below hai_tui.cli.commands), its section in help."""
 
     name: str
     target: str
@@ -187,7 +187,9 @@ def main(
     settings = Settings(connect, clock)
     _open_closed_streams()
     _escape_unencodable()
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC must not log errors, as we print them
+    os.environ.setdefault(
+        "GRPC_VERBOSITY", "NONE"
+    )  # we print the errors of gRPC, so it must not log them
     try:
         code = _run(arguments, settings)
         sys.stdout.flush()
@@ -220,7 +222,7 @@ def _escape_unencodable() -> None:
 
 
 def _run(arguments: list[str], settings: Settings) -> int:
-    """Run the command as click's own main does. That one would hide errors, broken pipes and Ctrl-C from us."""
+    """Run the command like click's own `main`, which would hide errors, broken pipes and Ctrl-C from us."""
     root = make_root()
     if instruction := os.environ.get(_COMPLETION_VARIABLE):
         from click.shell_completion import add_completion_class, shell_complete

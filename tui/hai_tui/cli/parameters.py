@@ -17,7 +17,7 @@ Decorator = Callable[[Callback], Callback]
 
 
 def combine(*decorators: Decorator) -> Decorator:
-    """Return one decorator that applies all of these; help lists their options in this order."""
+    """Return a decorator that applies all of these decorators. Help lists their options in this order."""
 
     def decorate(function: Callback) -> Callback:
         for decorator in reversed(decorators):

@@ -68,7 +68,7 @@ class Settings:
 
 
 def connect(profile: str | None) -> AbstractAsyncContextManager[Client]:
-    """Return a client for the profile with that name; without one, the environment or the profile file chooses."""
+    """Return a client for the profile of that name. Without a name, the environment or the profile file chooses."""
     from hai.client.client import Client
     from hai.client.profile import load
 
@@ -89,9 +89,7 @@ def call_server(settings: Settings, work: Callable[[Client], Awaitable[Answer]])
 def with_client(
     function: Callable[Concatenate[Settings, Client, Parameters], Awaitable[Answer]],
 ) -> Callable[Parameters, Answer]:
-    """Make an async function a callback of click. It receives the settings and a connected client before its
-    parameters.
-    """
+    """Turn an async function into a callback of click. It receives the settings and a connected client first."""
 
     @click.pass_obj
     @wraps(function)

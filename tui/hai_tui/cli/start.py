@@ -1,6 +1,6 @@
-"""Where the process of `hai` begins. Loading its modules takes a tenth of a second, in which Ctrl-C just ends it.
+"""The entry point of `hai`. While its modules load, which takes a tenth of a second, Ctrl-C ends the process at once.
 
-Python would show where it was interrupted, which tells a person nothing.
+Otherwise Python would print a traceback, which does not help the user.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import signal
 
 
 def main() -> int:
-    """`hai_tui.cli.main.main`, safe from Ctrl-C before and after. A parent that ignores it stays obeyed."""
+    """Run `hai_tui.cli.main.main`. If the parent process ignores SIGINT, this process ignores it, too."""
     ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if ours:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

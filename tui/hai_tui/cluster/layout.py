@@ -65,8 +65,9 @@ def position_of(rows: Sequence[MapRow], name: str) -> MapPosition | None:
 
 
 def beside(rows: Sequence[MapRow], position: MapPosition, down: int, right: int) -> MapPosition:
-    """Return the position that an arrow key leads to. Sideways moves cross the ends of rows, vertical moves skip
-    headings.
+    """Return the position that an arrow key leads to.
+
+    Sideways moves continue in the next row, vertical moves skip headings.
     """
     if down:
         return _move_vertically(rows, position, down)

@@ -40,7 +40,7 @@ from hai_tui.demo_cluster.usage import measure, measure_now
 
 _HOUR = 3600.0
 
-# Name, user, nodes, priority, tags: ids from 1 on.
+# Name, user, nodes, priority, tags. Their ids start with 1.
 _TASKS: tuple[tuple[str, str, int, int, str], ...] = (
     ("tokenize-corpus", "alice", 1, 10, "data"),
     ("bert-base-pretrain", "alice", 4, 30, "bert,nlp"),
@@ -110,8 +110,9 @@ _FLIPS = (
 
 
 def training(name: str, nodes: int, priority: int, tags: str = "") -> TaskSpec:
-    """Return a task as the users of this cluster submit it. `tags` are separated by commas. Notebooks are dev
-    containers.
+    """Return a task as the users of this cluster submit it.
+
+    `tags` are separated by commas. A task whose name begins with `notebook` is a dev container.
     """
     notebook = name.startswith("notebook")
     return TaskSpec(

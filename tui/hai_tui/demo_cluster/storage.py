@@ -1,4 +1,4 @@
-"""Environments and workspaces of the demo cluster, which has no storage: only their records."""
+"""Records of environments and workspaces in the demo cluster, which has no real storage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The usage of the demo cluster in the last hours, and audited calls, the same each time."""
+"""Makes the usage of the demo cluster in the last hours, and audited calls. They are the same each time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MINUTES, _TASK_MINUTES = 100, 60
 
 
 def measure(client: FakeClient) -> None:
-    """Add series of the first ranks of a task and of the cluster up to now, and a few audited calls."""
+    """Add usage of the first ranks of a task and of the cluster up to now, and a few audited calls."""
     now = client.world.now
     for minute in range(_MINUTES + 1):
         client.world.now = now - 60.0 * (_MINUTES - minute)

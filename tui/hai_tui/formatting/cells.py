@@ -21,8 +21,9 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of fixed width. A flexible column grows into the free space. A larger `drop` leaves a narrow screen
-    first.
+    """A column of a fixed or flexible width.
+
+    A flexible column grows into the free space. On a narrow screen, columns with the largest `drop` are dropped first.
     """
 
     key: str
@@ -42,7 +43,7 @@ GAP = 2
 
 
 def fitting(columns: Sequence[Column], width: int, *, all: bool = False) -> tuple[Column, ...]:
-    """Return the columns that fit the width, the flexible ones widened to fill it. With `all` no column is dropped."""
+    """Return the columns that fit the width, the flexible ones widened to fill it. With `all`, no column is dropped."""
     remaining = list(columns)
     if all:
         remaining = [replace(column, width=max(column.width, column.most)) for column in remaining]

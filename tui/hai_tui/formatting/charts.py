@@ -50,10 +50,9 @@ def bar(share: float, width: int) -> str:
 
 
 def area(values: Sequence[float], width: int, height: int, top: float) -> list[str]:
-    """Return the lines of a filled chart with the newest value at the right edge. Every positive value has at least
-    one dot.
+    """Return the lines of a filled chart, with the newest value at the right edge.
 
-    A cell has two columns of four dots, so it shows two values.
+    A cell has two columns of four dots, so it shows two values. A positive value has at least one dot.
     """
     newest = list(values)[-2 * width :]
     newest = [0.0] * (2 * width - len(newest)) + newest

@@ -211,9 +211,9 @@ async def write(
     format_line: Callable[[Line], str],
     on_progress: Callable[[int], None],
 ) -> int:
-    """Write the log as it is now, or only the lines that match, without holding all of it. Return the number of lines.
+    """Write the log as it is now, or only the lines that match, without holding all of it in memory.
 
-    Raise OSError, and UsageError for a pattern that takes too long.
+    Return the number of lines. Raise OSError, and UsageError for a pattern that takes too long.
     """
     count, pattern = 0, compile_query(only)
     test = matches(pattern) if pattern else None

@@ -23,11 +23,11 @@ class RowCache:
         return self._rows
 
     def at(self, y: int) -> Row | None:
-        """The row with index `y`, or None if there is none."""
+        """Return the row with index `y`, or None if there is none."""
         return self._rows[y] if 0 <= y < len(self._rows) else None
 
     def index_of(self, line: Line) -> int | None:
-        """The index of the first row of this line, or of its separator row if it has one."""
+        """Return the index of the first row of this line, or of its separator row if it has one."""
         return next((i for i, row in enumerate(self._rows) if row.line is line), None)
 
     def rebuild(self) -> None:
@@ -55,7 +55,10 @@ class RowCache:
         self.max_width = max(self.max_width, self._width(rows))
 
     def _row_count(self, line_count: int) -> int:
-        """The number of rows of the first lines. Without a filter every line has a row, so the last line is enough."""
+        """Return the number of rows of the first lines.
+
+        Without a filter every line has a row, so the rows of the last of these lines are enough.
+        """
         if self.line_format.only is not None:
             line_ids = _ids(islice(self._window, line_count))
         else:

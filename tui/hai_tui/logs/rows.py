@@ -1,4 +1,4 @@
-"""Converts log lines to rows of the screen: filters, folds long lines, and inserts a heading before each run."""
+"""Converts log lines to rows of the screen: applies the filter, folds long lines, inserts a heading before each run."""
 
 from __future__ import annotations
 

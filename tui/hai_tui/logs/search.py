@@ -1,4 +1,4 @@
-"""Search in log lines, by a regular expression or by literal text."""
+"""Searches log lines for a regular expression or for literal text."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a step did to the lines of the window, as counts. `replaced` has the indexes of lines that have changed."""
+    """The effect of a step on the lines of the window, as counts. `replaced` has the indexes of changed lines."""
 
     before: int = 0  # lines added at the beginning
     after: int = 0  # lines added at the end
@@ -47,7 +47,7 @@ class Change:
     replaced: tuple[int, ...] = ()
 
     def __add__(self, later: Change) -> Change:
-        """Return both changes as one. Indexes are those after the later change."""
+        """Return the sum of two successive changes. Indexes are those after the later one."""
         moved = later.before - later.dropped_before
         return Change(
             self.before + later.before,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 IDLE_SECONDS = 2.0
 """The user counts as idle this long after the last input."""
-# After so many new objects, Python collects the youngest generation; after 10 of these, the middle one
+# Python collects the youngest generation after 5 000 new objects, and the middle one after 10 of these
 _YOUNG, _MIDDLE = 5_000, 10
 _NEVER = 1 << 30
 _IDLE_ROUNDS, _BUSY_ROUNDS = 2, 20  # middle collections until a full one is due

@@ -46,7 +46,7 @@ def is_closing(node: DOMNode) -> bool:
 
 
 def later(node: DOMNode, seconds: float, callback: Callable[[], None]) -> None:
-    """Call back after that many seconds, unless the app, page or widget is closing then."""
+    """Call back after that many seconds, unless the app, page or widget closes before."""
 
     def call_unless_closing() -> None:
         if not is_closing(node):
@@ -58,5 +58,5 @@ def later(node: DOMNode, seconds: float, callback: Callable[[], None]) -> None:
 def run_in_background(
     node: DOMNode, begin: Callable[[], Awaitable[None]], *, group: str, exclusive: bool = False
 ) -> None:
-    """Run a worker that ends with the page or widget. It may end, or be replaced, before it has started."""
+    """Run a worker that ends with the page or widget. It may be cancelled or replaced before it starts."""
     node.run_worker(begin, group=group, exclusive=exclusive)

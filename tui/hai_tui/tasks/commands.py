@@ -105,10 +105,10 @@ def toggle_star(tasks: Sequence[Task]) -> Change:
 
 
 def move(order: Sequence[int], index: int, target: int) -> Change:
-    """Move a task of the queue from one position to another.
+    """Move a task of the queue to another position.
 
-    One operation is enough, as a task can be put before any other. Undo needs two operations to restore the last
-    position: the task goes before the last one, then the last one before the task.
+    One operation is enough, since a task can be put before any other. Only undo of a move from the last position needs
+    two: the task goes before the last one, then the last one before the task.
     """
     id = order[index]
     label = text("move.label", id=id)

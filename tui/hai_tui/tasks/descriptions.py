@@ -46,7 +46,10 @@ def likely_cause(exit_code: int, lines: Sequence[str]) -> str:
 
 
 def upstream(task: Task) -> list[int]:
-    """Return the ids of the tasks that it waits for; if it no longer waits, of those that it was submitted after."""
+    """Return the ids of the tasks that the task waits for.
+
+    If it no longer waits, return the ids that its spec names under `after`.
+    """
     return list(task.awaited or (after.task for after in task.spec.options.after))
 
 

@@ -1,9 +1,10 @@
 """The filter line of the task list, such as `status:failed tag:bert user:me age:<2d`. Pure.
 
 Terms are ANDed, commas OR values, a leading - or ! negates. A bare word is searched in name, user, tags and id; /…/ is
-a regular expression on the name. The language is that of `hai list`, but tolerant of unfinished input. Loaded tasks
-are matched here. `Filter.server` is the part that the server understands, and asks it for older tasks. Its answer may
-contain more tasks than match, never fewer.
+a regular expression on the name. The language is that of `hai list`, but it tolerates unfinished input.
+
+Loaded tasks are matched here. Older tasks are requested with `Filter.server`, the part of the filter that the server
+understands. Its answer may contain more tasks than match, never fewer.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["KEYS", "STATUS_KEYWORDS", "Filter", "FilterError", "parse"]
 
-_SUBSTRING_TERM = re.compile(r"(?:name:|why:)?[\w.-]+")  # a longer one matches a subset
+_SUBSTRING_TERM = re.compile(
+    r"(?:name:|why:)?[\w.-]+"
+)  # an extended word matches a subset of the tasks
 _NEGATIONS = ("-", "!")
 
 

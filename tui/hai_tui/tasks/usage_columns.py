@@ -1,6 +1,6 @@
-"""Optional columns node_usages the task list: the current use node_usages the nodes that a task has for itself.
+"""Optional columns of the task list: the current use of the nodes that a task has for itself.
 
-If several tasks share a node, its usage belongs to none node_usages them, so their columns stay empty.
+If several tasks share a node, its usage belongs to none of them, so their columns stay empty.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NONE = "-"
 
 
 class TaskUsage:
-    """The newest usage node_usages all nodes, and the number node_usages tasks on each."""
+    """The newest usage of all nodes, and the number of tasks on each."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, NodeUsage] = {}

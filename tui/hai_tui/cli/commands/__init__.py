@@ -1,1 +1,1 @@
-"""One module per command or small family; each is imported when its command is used."""
+"""The commands. Each module has one command or a small group, and is imported when a command of it is used."""

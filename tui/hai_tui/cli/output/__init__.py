@@ -1,1 +1,1 @@
-"""Printing of results: formats, tables, live tables, logs."""
+"""Prints results: formats, tables, live tables, logs."""

@@ -100,7 +100,7 @@ async def print_lines(
         follow=follow,
         lost=lost,
     )
-    async with aclosing(stream):  # also after an error of writing
+    async with aclosing(stream):  # closes the stream also if writing fails
         async for batch in stream:
             found_any = found_any or bool(batch.lines)
             matching = (x for x in batch.lines if not query.grep or query.grep.search(x.text))

@@ -29,8 +29,9 @@ def console(settings: Settings) -> Console:
 def print_table(
     settings: Settings, columns: Sequence[Column], rows: Sequence[Sequence[str]]
 ) -> None:
-    """Print a table folded to the width of the terminal. If that is too narrow, print whole lines that run over its
-    edge.
+    """Print a table folded to the width of the terminal.
+
+    If that is too narrow, print whole lines that run over its edge.
     """
     terminal = console(settings)
     columns, rows = drop_columns(columns, rows, settings.headers, terminal.width)

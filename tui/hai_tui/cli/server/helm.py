@@ -64,8 +64,9 @@ class Cluster:
         )
 
     def release_options(self) -> tuple[str, ...]:
-        """Return arguments for commands that change a release. By default, Helm 4 would take over fields that others
-        have set.
+        """Return arguments for commands that change a release.
+
+        Without them, Helm 4 would take over fields that others have set.
         """
         version = _require_success("helm", _run(["helm", "version", "--template={{.Version}}"]))
         return () if version.strip().startswith("v3.") else ("--server-side=false",)

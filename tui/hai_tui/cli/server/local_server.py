@@ -44,7 +44,7 @@ def home_path(chosen: str | None) -> Path:
 
 
 def find_server(home: Path) -> RunningServer | None:
-    """Return the server of this home if its process runs."""
+    """Return the server of this home; None if its process does not run."""
     try:
         fields = json.loads((home / "server.json").read_text("utf-8"))
         server = RunningServer(

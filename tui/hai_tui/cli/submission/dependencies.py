@@ -23,8 +23,9 @@ _MAX_DEPENDENCIES = 1000
 
 
 class Dependency(NamedTuple):
-    """A task as the user names it, or `tag:TAG`, and the required outcome. Without an outcome the server's default
-    holds.
+    """A task as the user names it, or `tag:TAG`, and the required outcome.
+
+    The outcome is empty if the user gave none; the server then uses its default.
     """
 
     task: str
@@ -82,8 +83,9 @@ async def _note_resolution(client: Client, settings: Settings, name: str, id: in
 
 
 async def _resolve_tag(client: Client, tag: str) -> Sequence[int]:
-    """Return the caller's tasks with that tag; of several with one name only the newest, which replaces those that
-    failed.
+    """Return the ids of the caller's tasks with that tag.
+
+    Of several tasks with one name only the newest counts, because it replaces earlier ones that failed.
     """
     newest: dict[str, int] = {}
     async for task in client.tasks.all(filter=f"user:me tag:{quote(tag)}"):

@@ -48,7 +48,10 @@ def submit_program(
 def _apply_directives(
     settings: Settings, spec: TaskSpec, argv: Sequence[str], options: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Write the #SBATCH lines of a script into the task. Return the options, completed by what the lines say."""
+    """Write the #SBATCH lines of a script into the task.
+
+    Return the options of the command line, with dependencies and an array of the script if none were given.
+    """
     file = Path(program_path("bash", argv[0]))
     script = file.read_text("utf-8", "replace")
     if unread_directives := _OTHER_DIRECTIVES.findall(script):
@@ -115,7 +118,9 @@ def _program(kind: str, file: str, parameters: Sequence[str]) -> ProgramSpec:
     program = ProgramSpec(workspace=workspace, entrypoint=entrypoint, parameters=parameters)
     if kind == "exec":
         program.entrypoint_executable = True
-    elif not file.endswith(_SUFFIXES[kind]):  # the server chooses the interpreter by the suffix
+    elif not file.endswith(
+        _SUFFIXES[kind]
+    ):  # by the suffix, the server would choose another interpreter
         interpreter, *flags = _INTERPRETERS[kind]
         program.entrypoint, program.entrypoint_executable = interpreter, True
         program.parameters[:] = [*flags, entrypoint, *parameters]

@@ -87,7 +87,9 @@ class Job:
     """The options of a script in terms of a task."""
 
     directory: str
-    equivalent_options: list[str] = field(default_factory=list)  # as options of hai
+    equivalent_options: list[str] = field(
+        default_factory=list
+    )  # options of hai with the same effect
     notes: list[str] = field(default_factory=list)  # one line for each ignored option
     name: str = ""
     group: str = ""

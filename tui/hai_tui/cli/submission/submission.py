@@ -29,7 +29,7 @@ def submit(settings: Settings, specs: Sequence[TaskSpec], options: Mapping[str, 
     _require_valid(specs)
     if options["follow"] and len(specs) > 1 and not options["dry_run"]:
         raise click.UsageError("-f follows one task, and these are several")
-    if options["after"]:  # before a push, which may take long
+    if options["after"]:  # errors here come before the push, which may take long
         call_server(
             settings, lambda client: add_dependencies(client, settings, specs, options["after"])
         )

@@ -62,7 +62,7 @@ class Each(NamedTuple):
 
 
 class EachType(click.ParamType[Each]):
-    """Values on the command line, such as LR=0.1,0.01. A comma in a value is written as \\\\,."""
+    """Values on the command line, such as LR=0.1,0.01. `\\\\,` stands for a comma within a value."""
 
     name = "NAME=V,V…"
 
@@ -104,7 +104,7 @@ def _index_range(found: re.Match[str]) -> range:
 
 
 def _require_possible(array: Array | None, each: Sequence[Each], files: int) -> None:
-    """Raise UsageError. This comes before the elements are made, because they may be too many for memory."""
+    """Raise UsageError if the sweep is impossible. Called before the elements are made: they may not fit in memory."""
     if array and each:
         raise click.UsageError("say --array or --each; with --each, elements are counted from 1")
     names = [one.name for one in each]

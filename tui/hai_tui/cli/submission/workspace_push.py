@@ -1,6 +1,6 @@
-"""Pushes the workspace that a task is submitted from, so that the task runs exactly what was pushed.
+"""Pushes the workspace that a task is submitted from, so that the task runs exactly the pushed files.
 
-`haiworkspace` is a program of its own; if its daemon runs, it answers in milliseconds.
+`haiworkspace` is a program of its own. If its daemon runs, it answers in milliseconds.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""`hai demo`: suspends a task for a more urgent one on a private cluster, and shows that nothing is lost."""
+"""`hai demo`: suspends a task for a more urgent one on a private cluster, and shows that it loses nothing."""

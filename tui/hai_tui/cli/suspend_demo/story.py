@@ -116,7 +116,8 @@ class _EventReporter:
     async def _report_new_events(self) -> None:
         """Report the new events of all tasks, sorted by time.
 
-        An event of one task may arrive before an earlier event of another. So all tasks are asked until none has news.
+        An event may arrive before an earlier event of another task. So all tasks are asked again until none has new
+        events.
         """
         new: list[tuple[float, str, TaskEvent]] = []
         while events_found := [

@@ -1,1 +1,1 @@
-"""Uses of a tunnel into a rank: forwarded ports and terminals."""
+"""Connections to a rank through tunnels: forwarded ports and terminals."""

@@ -117,9 +117,9 @@ async def _check_listeners(
 
 
 async def _listeners(client: Client, id: int, rank: int) -> set[tuple[int, int]]:
-    """Return port and inode of the listening sockets in a rank; empty if they are unknown.
+    """Return port and inode of each listening socket in a rank; empty if they are unknown.
 
-    They are read from /proc. A test connection could disturb programs that accept only one, such as debuggers.
+    They are read from /proc, because a test connection could disturb programs that accept only one, such as debuggers.
     """
     tunnel, responses = client.tunnels.shell(id, _READ_SOCKET_TABLES, rank=rank)
     await tunnel.end()
@@ -148,7 +148,7 @@ def _handler(
 
 
 async def _send(tunnel: Tunnel, reader: asyncio.StreamReader) -> None:
-    with suppress(OSError):  # not ConnectionError: ETIMEDOUT is none
+    with suppress(OSError):  # not ConnectionError, which does not include ETIMEDOUT
         while data := await reader.read(PIECE_BYTES):
             await tunnel.send(data)
     await tunnel.end()

@@ -33,8 +33,9 @@ def terminal_size() -> TerminalSize:
 async def attach(
     tunnel: Tunnel, responses: AsyncGenerator[OpenTunnelResponse, None], *, terminal: bool
 ) -> int:
-    """Pass data both ways until the command ends. Return its exit code. Raise the errors of the tunnel, and
-    ClickException if the connection breaks.
+    """Pass data both ways until the command ends. Return its exit code.
+
+    Raise the errors of the tunnel, and ClickException if the connection breaks.
     """
     first_response = await anext(responses)
     assert first_response.HasField("opened")

@@ -86,7 +86,7 @@ def set_webhook(
 
 
 async def _find(client: Client, name: str) -> Webhook:
-    """The webhook as it is, or a new one."""
+    """Return the webhook of the server, or a new one."""
     from hai.v1.webhook_service_pb2 import Webhook
 
     found = (known for known in await client.webhooks.list() if known.name == name)

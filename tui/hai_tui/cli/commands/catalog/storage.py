@@ -1,4 +1,4 @@
-"""`hai storage …`: the storage that tasks see, and the rules that mount it."""
+"""`hai storage …`: the mounts of tasks, and the rules that make them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hai completion`, and how bash takes the values that are offered."""
+"""`hai completion`: the completion script of a shell, and the escaping that bash needs for offered values."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def completion(ctx: click.Context, shell: str) -> int:
     assert kind is not None
     for name in ("hai", "hai-cli"):
         script = kind(ctx.find_root().command, {}, name, "_HAI_COMPLETE")
-        # The method of the base class does not check which bash this machine has
+        # The subclass for bash would check the version of bash on this machine
         click.echo(ShellComplete.source(script))
     return 0
 

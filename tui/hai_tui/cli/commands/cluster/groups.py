@@ -1,4 +1,4 @@
-"""`hai groups`, and for operators `hai group …`."""
+"""`hai groups`: the node groups. `hai group …`: their settings, for operators."""
 
 from __future__ import annotations
 

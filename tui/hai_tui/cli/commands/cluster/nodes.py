@@ -1,4 +1,4 @@
-"""`hai nodes`, and for operators `hai node …`."""
+"""`hai nodes`: the nodes. `hai node …`: cordon, drain and label them, for operators."""
 
 from __future__ import annotations
 

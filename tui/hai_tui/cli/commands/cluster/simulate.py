@@ -81,10 +81,10 @@ def simulate(settings: Settings, /, **options: Value) -> NoReturn:
         raise click.ClickException(
             "the simulator is not installed: pip install 'hai-platform[backend]'"
         )
-    if settings.json and not options["json"]:  # hai --json simulate …
+    if settings.json and not options["json"]:  # --json stands before `simulate`
         options["json"] = "-"
     environment = os.environ if settings.color else {**os.environ, "NO_COLOR": "1"}
-    # -P: a file json.py in the current directory is not the module json
+    # With -P, a file json.py in the current directory does not replace the module json
     command = [sys.executable, "-P", "-m", MODULE, *_arguments(options)]
     sys.stdout.flush()
     os.execve(command[0], command, environment)

@@ -19,7 +19,7 @@ _PROTOCOL = "hai.v1"
 
 
 def client_version() -> str:
-    """Version of the installed distribution."""
+    """Return the version of the installed distribution."""
     from importlib.metadata import version
 
     return version("hai-platform")
@@ -45,7 +45,9 @@ def version(settings: Settings, only_client: bool) -> int:
     if settings.structured:
         dump(settings, _facts(None if only_client else call_server(settings, request)))
         return 0
-    click.echo(f"client    {client_version()} ({_PROTOCOL})")  # also when no server answers
+    click.echo(
+        f"client    {client_version()} ({_PROTOCOL})"
+    )  # printed first, so that it appears even if no server answers
     if not only_client:
         info = call_server(settings, request)
         click.echo(f"server    {info.version} ({info.protocol})")

@@ -1,4 +1,4 @@
-"""`hai tag`, `hai untag`, `hai star` and `hai unstar`."""
+"""`hai tag`, `hai untag`, `hai star` and `hai unstar`: labels and stars of tasks."""
 
 from __future__ import annotations
 

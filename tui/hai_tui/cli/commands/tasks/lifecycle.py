@@ -1,4 +1,4 @@
-"""`hai stop`, `hai suspend` and `hai resume`."""
+"""`hai stop`, `hai suspend` and `hai resume`: end tasks, suspend them, let them start again."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def resume(settings: Settings, tasks: tuple[str, ...], kind: Kind) -> int:
 
 
 def _describe_resumed(task: Task) -> str:
-    """Say what happens next. A task that is being stopped ends all the same."""
+    """Say what happens next. Resuming does not save a task that is being stopped."""
     from hai.client.text.formatting import stop_code_names
 
     status_name = status(task)

@@ -106,7 +106,10 @@ def _quote_values(value: str) -> str:
 
 
 def _page_options(settings: Settings, options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Complete the paging options. With names only the default is all pages, because other commands read the names."""
+    """Fill in the defaults of the paging options.
+
+    If only names are printed, the default is all pages, because another command reads the names.
+    """
     is_paged = options["page"] or options["page_size"] or options["page_token"]
 
     return {
@@ -144,8 +147,9 @@ async def _warn_if_empty(
 async def _fetch_page(
     client: Client, settings: Settings, filter: str, options: Mapping[str, Any]
 ) -> ListTasksResponse:
-    """Return the page with that number. The pages before it are fetched as well, since only a token leads to the next
-    page.
+    """Return the page with that number.
+
+    The pages before it are fetched as well, since only the token of a page leads to the next one.
     """
     token, page = options["page_token"], None
     for number in range(1, options["page"] + 1):

@@ -1,4 +1,4 @@
-"""`hai logs`."""
+"""`hai logs`: the output of the programs of tasks."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def logs(
         id = await client.tasks.resolve(task, kind)
         run = await _previous_run(client, id) if previous else options["run"] or 0
         if following:
-            await client.tasks.get(id)  # says at print_once what a stream would wait out
+            await client.tasks.get(id)  # reports errors at once; the stream would retry
         else:
             await _require_rank_and_run(client, id, run, options["ranks"])
         return id, _log_query(settings, run, options)

@@ -1,4 +1,4 @@
-"""`hai port-forward`."""
+"""`hai port-forward`: ports of this machine that lead to a rank of a task."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def port_forward(
 async def _require_forwardable(
     client: Client, id: int, rank: int, forwards: Sequence[Forward]
 ) -> None:
-    """Raise an error for what can never work: a finished task, a rank or service that it does not have."""
+    """Raise an error if forwarding can never work: the task is finished, or has no such rank or service."""
     from hai.v1.task_pb2 import TASK_STATE_FINISHED
 
     task = await client.tasks.get(id)

@@ -129,6 +129,6 @@ def _read_documents(file: str) -> Sequence[Document]:
     path = Path(file)
     if path.is_dir():
         raise click.UsageError(f"{file!r} is a directory, not a task file; nothing was sent")
-    if not path.exists():  # not is_file: a pipe, as of <(…), is allowed
+    if not path.exists():  # `exists`, not `is_file`: the shell passes a pipe for <(…)
         raise click.UsageError(f"there is no file {file!r}; nothing was sent")
     return read_documents(path)

@@ -1,4 +1,4 @@
-"""`hai shell`."""
+"""`hai shell`: a terminal or a command in a rank of a task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hai status`: one task, or a row for each of several; `hai describe`: what one was submitted with."""
+"""`hai status`: one task in detail, or a row for each of several tasks. `hai describe`: the yaml of submitted tasks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OWN_UNFINISHED = "user:me -state:finished"
 
 
 class _StatusCommand(TableCommand):
-    """Lets `--wait` stand without a value. A value needs `=`, so that a TASK after `--wait` is not taken for it."""
+    """Lets `--wait` stand without a value. A value needs `=`; otherwise a TASK after `--wait` would be taken for it."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Replace `--wait` by the option with its default value."""
