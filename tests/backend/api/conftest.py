@@ -326,7 +326,7 @@ class _Bound:
 
 @dataclass(frozen=True)
 class Refusal:
-    """What a caller learns from a refused call."""
+    """The error that the caller of a refused call gets."""
 
     code: grpc.StatusCode
     reason: str

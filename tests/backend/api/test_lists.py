@@ -1,4 +1,4 @@
-"""Datasets and messages as callers see them."""
+"""DatasetService and MessageService."""
 
 from __future__ import annotations
 

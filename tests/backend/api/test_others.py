@@ -1,4 +1,4 @@
-"""NodeService, UserService and LogService as callers see them."""
+"""NodeService, UserService and LogService."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ async def test_many_nodes_are_sent_in_small_parts(platform: Any) -> None:
     ada = await platform.caller("ada")
     watch = ada.nodes.WatchNodes(npb.WatchNodesRequest())
     parts = [await watch.read()]
-    while not parts[-1].version:  # who is cut off before begins anew
+    while not parts[-1].version:  # a stream that ends earlier must restart
         parts.append(await watch.read())
     watch.cancel()
     assert [n.name for part in parts for n in part.nodes] == sorted(names)
@@ -142,7 +142,7 @@ async def test_groups_and_their_numbers(platform: Any) -> None:
     first = await platform.task_manager.submit("ada", a_spec("waits"), "")
     await platform.task_manager.submit("ada", a_spec("next", after=(AfterSpec(first.id),)), "")
     await olga.nodes.CordonNode(npb.CordonNodeRequest(name="n1"))
-    changed = await olga.nodes.UpdateGroup(packed)  # as it is already
+    changed = await olga.nodes.UpdateGroup(packed)  # no change
     expected = node_pb2.Group(
         name="default", packed=True, nodes=4, usable_nodes=3, free_nodes=2, waiting_tasks=1
     )
@@ -161,7 +161,9 @@ async def test_group_in_use_cannot_be_repacked(platform: Any, expect_refusal: An
     assert (why[0].code, why[0].reason) == (C.FAILED_PRECONDITION, "GROUP_IN_USE")
     assert "(1)" in why[0].message
     assert not platform.cluster.groups()["default"].packed
-    await olga.nodes.UpdateGroup(npb.UpdateGroupRequest(name="other", packed=True))  # nobody there
+    await olga.nodes.UpdateGroup(
+        npb.UpdateGroupRequest(name="other", packed=True)
+    )  # the group has no tasks
     await platform.task_manager.apply(1, ev.LaunchFailed(1, 0, "no room", unschedulable=True))
     await olga.nodes.UpdateGroup(npb.UpdateGroupRequest(name="default", packed=True))
 
@@ -170,7 +172,7 @@ async def test_group_is_not_repacked_while_runs_are_being_placed(
     platform: Any, expect_refusal: Any
 ) -> None:
     olga = await platform.caller("olga")
-    await platform.cluster.steady.acquire()  # as the scheduling loop does
+    await platform.cluster.steady.acquire()  # the scheduling loop holds it while it places runs
     request = npb.UpdateGroupRequest(name="default", packed=True)
     asked = asyncio.ensure_future(olga.nodes.UpdateGroup(request))
     await olga.nodes.ListGroups(npb.ListGroupsRequest())

@@ -1,4 +1,4 @@
-"""Tokens of dev containers go with their runs, and nothing else does."""
+"""Tokens of dev containers are deleted with their runs. Other tokens are kept."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_other_tokens_are_kept_whatever_their_description(directory: Direc
 
 
 async def test_tokens_that_a_killed_server_left_are_deleted(directory: Directory) -> None:
-    """It was killed between the end of a run and the deletion of its token."""
+    """A server may be killed between the end of a run and the deletion of its token."""
     begun = replace(lab(1), state=TaskState.RUNNING)
     secrets = [await container_tokens.make_token(directory, task, NOW) for task in (begun, lab(2))]
     own = (await directory.create_token("ada", TokenScope.ALL, NOW))[1]

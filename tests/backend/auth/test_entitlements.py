@@ -1,4 +1,4 @@
-"""Rights and quotas of users and groups: found for each user without reading the rows of others."""
+"""Indexes of rights and quotas find the rows of a user without reading the rows of others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from hai_backend.domain.accounts.user import Quota, User
 from hai_backend.domain.priority import Priority
 
 NOW = 1000.0
-NAMES = st.sampled_from(["ada", "bob", "vision", "staff"])  # users and groups may have one name
+NAMES = st.sampled_from(
+    ["ada", "bob", "vision", "staff"]
+)  # a user and a group may have the same name
 UNTIL = st.sampled_from([None, NOW, NOW + 1])
 USERS = {
     name: User(name, groups=groups)

@@ -1,4 +1,4 @@
-"""Who sees and who may change a task."""
+"""Permissions to see and change tasks and accounts."""
 
 from __future__ import annotations
 

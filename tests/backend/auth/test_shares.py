@@ -1,4 +1,4 @@
-"""Whose nodes count for which share, and how the directory keeps it."""
+"""The users of each share, and shares in the directory."""
 
 from __future__ import annotations
 

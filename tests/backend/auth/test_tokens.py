@@ -1,4 +1,4 @@
-"""Tokens, run tokens, the directory of users, and which quotas count."""
+"""Tokens, run tokens, the user directory, and effective quotas."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ async def test_unknown_token_is_refused() -> None:
 
 
 class Counted:
-    """A token that counts how often it is asked whose it is."""
+    """A token that counts how often its user is read."""
 
     asked, holder, revoked = 0, "", False
 

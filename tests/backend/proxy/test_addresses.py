@@ -1,4 +1,4 @@
-"""Which address belongs to which service, both ways."""
+"""Public addresses of services, in both directions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies that never end, through the proxy's two halves."""
+"""Slow and endless request bodies through the proxy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is slow on purpose, or opens connections without end: what the proxy bears with, and for how long."""
+"""Limits for slow connections, and for users who open too many."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Wire = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @dataclass
 class ProxyServer:
-    """A server behind guarded connections; `/NAME` shows the session of that user, `/` none."""
+    """A server behind guarded connections. `/NAME` is a request with a session of that user, `/` one without."""
 
     connections: Connections
     port: int
     opened: list[asyncio.StreamWriter] = field(default_factory=list)
 
     async def knock(self, *heads: str) -> Wire:
-        """A new connection, on which these are asked."""
+        """Open a connection and send these requests."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         self.opened.append(writer)
         for head in heads:
@@ -70,7 +70,7 @@ def send_request(path: str) -> str:
 
 
 async def ended(wire: Wire) -> bool:
-    """The other side closes it, before long."""
+    """Check that the other side closes the connection soon."""
     try:
         async with asyncio.timeout(10):
             return await wire[0].read() == b""
@@ -140,7 +140,7 @@ async def test_connections_are_limited_per_user() -> None:
 
 
 async def test_shared_connection_counts_for_its_last_user() -> None:
-    """As ingresses have them."""
+    """An ingress shares connections between users."""
     async with proxy_server(PATIENT) as here:
         for _ in range(2):
             await here.knock(send_request("/eve"), send_request("/bob"))

@@ -1,4 +1,4 @@
-"""A tunnel as aiohttp knows connections: whatever ends one of its directions ends the connection."""
+"""The transport over a tunnel: a failure in one direction ends the connection."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KEY = RankKey(7, 1, 0)
 
 
 class Peer(asyncio.Protocol):
-    """Takes what comes, until it cannot."""
+    """Receives data until a test makes it fail."""
 
     def __init__(self, failure: BaseException | None = None) -> None:
         self.heard = b""

@@ -1,4 +1,4 @@
-"""Which headers pass, and which requests are refused for theirs."""
+"""Headers that the proxy forwards, and requests that it refuses because of their headers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections of browsers that a server passes on: to the leader's door, never to its own."""
+"""Connections of browsers are forwarded to the listener of the leader, never to the own listener."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hai_backend.proxy.listener import Listener, Receive, forward_to, refuse
 
 
 class Counting:
-    """A way that ends a chain of connections which refuse else would end."""
+    """A receiver that ends a chain of forwarded connections."""
 
     def __init__(self, receiver: Receive) -> None:
         self.connections = 0

@@ -1,4 +1,4 @@
-"""Links and sessions: signed, bound to one task, and worth nothing without a good token behind them."""
+"""Links and sessions are signed, bound to one task, and valid only with a valid token."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_changed_credential_is_invalid(at: int, by: int) -> None:
     at %= len(text)
     changed = text[:at] + chr((ord(text[at]) + by) % 128) + text[at + 1 :]
     found = browser_sessions.verify(KEY, "session", changed, 1.0)
-    assert found in (None, PASS)  # the last letter has bits that mean nothing
+    assert found in (None, PASS)  # some bits of the last letter have no meaning
 
 
 @given(st.text(max_size=2000))

@@ -1,4 +1,4 @@
-"""Websockets that stay open for long: kept awake by pings, and ended when one side is gone without a word."""
+"""Long-lived websockets are kept open by pings, and closed when one side is lost."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def proxied(serve: Serve) -> AsyncIterator[tuple[aiohttp.ClientSession, st
 
 
 async def pings(socket: web.WebSocketResponse | aiohttp.ClientWebSocketResponse) -> int:
-    """Answer many of them and nothing else."""
+    """Answer pings and nothing else."""
     for count in range(MANY):
         message = await socket.receive()
         if message.type is not WSMsgType.PING:
@@ -57,7 +57,7 @@ async def pings(socket: web.WebSocketResponse | aiohttp.ClientWebSocketResponse)
 
 
 async def echo(socket: web.WebSocketResponse) -> None:
-    """After many pings, what comes goes back; pings in between are answered."""
+    """Echo messages after many pings, which are answered."""
     assert await pings(socket) == MANY
     async for message in socket:
         if message.type is WSMsgType.PING:

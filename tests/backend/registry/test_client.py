@@ -1,4 +1,4 @@
-"""A registry that behaves like Harbor with a token service, and ones that behave badly; all on loopback."""
+"""Queries to a registry that behaves like Harbor with a token service, and to faulty registries."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ ROBOT = aiohttp.encode_basic_auth("robot$lab+hai", PASSWORD)
 
 @dataclass
 class Harbor:
-    """Gives a token to the robot account for what it asked; counts and misbehaves as told."""
+    """Issues a token to the robot account, counts requests, and misbehaves as its fields say."""
 
-    realm: str = ""  # of the token service; empty: here
+    realm: str = ""  # of the token service; empty means this server
     status: int = 200  # of manifests
     headers: dict[str, str] = field(default_factory=lambda: {"Docker-Content-Digest": DIGEST})
-    body: bytes | None = None  # of lists of tags
+    body: bytes | None = None  # of the list of tags
     hang: bool = False
     token_status: int = 200
-    token_value: str = ""  # instead of the right one
+    token_value: str = ""  # replaces the correct one
     endless: bool = False  # pages without tags
     requests: list[tuple[str, str]] = field(default_factory=list)  # path, authorization
     host: str = ""
@@ -146,7 +146,7 @@ async def test_wrong_password_is_denied() -> None:
 
 
 async def test_password_is_not_sent_without_tls() -> None:
-    """The realm of a registry that is asked by TLS must be asked by TLS, too."""
+    """The token service of a registry with TLS must use TLS, too."""
     harbor = Harbor(realm="http://elsewhere.example/token")
     async with running(harbor) as (image, registry):
         with pytest.raises(Unavailable, match=r"cannot be reached|not trusted"):

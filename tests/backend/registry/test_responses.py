@@ -1,4 +1,4 @@
-"""What registries ask for, as real ones write it."""
+"""Login challenges as real registries write them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Letters over a real wire, to others that take them, refuse them, or are not there."""
+"""Requests over a real connection, to receivers that accept, refuse or do not exist."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.ports import free_port
 
 
 class Other:
-    """The other side; what it got."""
+    """A receiver that records its requests."""
 
     def __init__(self) -> None:
         self.got: list[tuple[str, bytes, str]] = []
@@ -53,7 +53,7 @@ async def other() -> AsyncIterator[Other]:
 
 
 async def sent(url: str, format: Format = Format.JSON) -> str:
-    """Why it was not taken; empty: it was."""
+    """Send a request. Return why it was refused, or an empty text."""
     try:
         await post(WebhookRequest(url, {"X-Test": "1"}, b"{}"), format)
     except Unavailable as error:

@@ -1,4 +1,4 @@
-"""What webhooks are told, word by word, and that signatures are those of Standard Webhooks."""
+"""The exact texts of webhooks, and signatures of Standard Webhooks."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_json_body() -> None:
 
 
 def test_signature_is_that_of_the_standard() -> None:
-    """The values are those of the specification's own example."""
+    """The values are the example of the specification."""
     secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
     body = b'{"test": 2432232314}'
     signed = payload._signature_headers(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, body)

@@ -1,4 +1,4 @@
-"""What the server lets agents, and the programs behind them, do."""
+"""Streams of agents: what they may do, and what the server answers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.support.servers import RunningServer, running_server
 
 
 async def asked(server: RunningServer, task_id: int, level: int) -> str:
-    """What the server answers to rank 0 of the first run."""
+    """Return the answer of the server to rank 0 of the first run."""
     token = tokens.run_token(server.app.tools.secret, task_id, 1, 0)
     async with grpc.aio.insecure_channel(server.app.address) as channel:
         metadata = (("authorization", f"Bearer {token}"),)
@@ -86,7 +86,7 @@ async def test_stream_without_hello_ends(tmp_path: Path, monkeypatch: pytest.Mon
         call = AgentServiceStub(channel).Attach()
         with pytest.raises(grpc.aio.AioRpcError, match="no hello within") as refused:
             await call.read()
-    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE  # an agent that was slow tries again
+    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE  # so that a slow agent tries again
 
 
 async def _until_running(server: RunningServer, task_id: int) -> None:
@@ -194,7 +194,7 @@ async def test_internal_error_reaches_the_agent_with_an_incident(
 
 
 async def answered(agent: Any, number: int) -> bool:
-    """Whether the lease is renewed by the heartbeat of this number; what else is said is passed over."""
+    """Return whether the heartbeat with this number renews the lease. Skip other messages."""
     while True:
         told = pb.AttachResponse.FromString(await agent.read())
         if told.WhichOneof("message") == "heartbeat" and told.heartbeat.number == number:
@@ -235,7 +235,7 @@ async def test_heartbeats_are_answered_while_a_full_disk_ends_the_stream(
         attached(server) as (agent, _),
     ):
         assert server.app.leader_term is not None
-        server.app.leader_term.logs._root = Path("/dev/null")  # where nothing can be made
+        server.app.leader_term.logs._root = Path("/dev/null")  # no file can be created there
         chunk = pb.LogChunk(offset=0, data=b"2026-11-27T07:00:00.000000Z text\n")
         await agent.write(pb.AttachRequest(log=chunk).SerializeToString())
         await agent.write(beat(1))
@@ -266,7 +266,7 @@ async def test_lease_is_renewed_while_the_run_may_continue_and_this_server_leads
 
 
 async def test_server_that_slept_appends_nothing_to_a_log(tmp_path: Path) -> None:
-    """Another one may lead by now, and append to the same file."""
+    """Another server may lead and append to the same file."""
     async with (
         running_server(tmp_path, launcher=FakeLauncher([Node("n0")])) as server,
         attached(server) as (agent, _),
@@ -282,7 +282,7 @@ async def test_server_that_slept_appends_nothing_to_a_log(tmp_path: Path) -> Non
 
 
 class NotSure(Alone):
-    """The election of a server that was asleep."""
+    """Replaces the election of a server that was asleep."""
 
     def fresh(self) -> bool:
         return False
@@ -319,7 +319,9 @@ async def test_agent_is_silent_until_it_sends_a_message(tmp_path: Path) -> None:
     ) as server:
         leader_term = server.app.leader_term
         assert leader_term is not None
-        leader_term.agent_silence._grace_until = 0.0  # the first seconds of a server are over
+        leader_term.agent_silence._grace_until = (
+            0.0  # skip the grace period after the start of a server
+        )
         async with attached(server) as (agent, _):
             for silent in (True, False):
                 version = leader_term.task_manager.feed.version

@@ -1,4 +1,4 @@
-"""Artifacts as callers see them: whose they are, which a task may have, and what others learn of them."""
+"""Artifacts: ownership, use by tasks, and what other users can see."""
 
 from __future__ import annotations
 
@@ -156,4 +156,4 @@ async def test_private_artifacts_of_others_cannot_be_mapped_or_probed(
         async with expect_refusal() as why:
             await call
         assert why[0].code is C.NOT_FOUND
-    await made(eve, "secret")  # the name is free all the same
+    await made(eve, "secret")  # the name is free for another user

@@ -1,4 +1,4 @@
-"""Refused sign-ins are in the audit, and thousands of them are few rows."""
+"""Refused sign-ins are recorded in the audit, many of them in few rows."""
 
 from __future__ import annotations
 

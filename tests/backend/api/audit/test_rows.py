@@ -1,4 +1,4 @@
-"""What a row of the audit table says of a call."""
+"""The description of a call in an audit row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Environments as callers see them: whose they are, what the files say, what keeps one from going."""
+"""Environments: visibility, state of the files, builds, and use by tasks."""
 
 from __future__ import annotations
 
@@ -286,7 +286,7 @@ async def test_environment_in_use_cannot_be_deleted(platform: Any, expect_refusa
 async def test_readable_environment_needs_no_records(
     platform: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is asked for each task and each run."""
+    """Every task and run needs its environment."""
 
     async def records(kind: object) -> list[object]:
         raise AssertionError(f"all of {kind}")
@@ -599,7 +599,9 @@ async def test_owner_sees_the_layers_in_use(platform: Any) -> None:
     make(platform, "ada", "torch", parents=[base])
     layer = as_parent(root, "ada", "torch")["layer"]
     task = await submitted(platform, "ada", "torch")
-    assert await in_use(platform, "ada") == []  # it waits: it will take what torch is then
+    assert (
+        await in_use(platform, "ada") == []
+    )  # a waiting task resolves its environment at its start
     placed = ev.RunPlaced(("n0",), Priority.NORMAL, "fits")
     running = await platform.task_manager.apply(task.id, placed)
     await EnvironmentPinning(platform.environments)(running)
@@ -608,7 +610,7 @@ async def test_owner_sees_the_layers_in_use(platform: Any) -> None:
     make(platform, "ada", "torch", lock=lock_of("# newest"))
     assert await in_use(platform, "ada") == [layer]
     assert await in_use(platform, "bob") == []
-    platform.environments.pinned.clear()  # the server was started again
+    platform.environments.pinned.clear()  # as after a restart of the server
     assert await in_use(platform, "ada") == []
     started = replace(running, run=replace(running.run, environment_lock=hash_of(root, layer)))
     uses = environment_uses._use_of_task(started, {})
@@ -705,7 +707,7 @@ make_environment(Path(os.environ["HAIENV_HOME"]), "ada", "torch")
 
 
 async def test_build_ends_when_its_client_disconnects(platform: Any) -> None:
-    """The program would sleep for an hour, and so would what it has started."""
+    """The program and its child would sleep for an hour."""
     body = """
 import subprocess, time
 print(os.getpid(), subprocess.Popen(["sleep", "3600"]).pid, flush=True)

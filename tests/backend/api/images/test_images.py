@@ -1,4 +1,4 @@
-"""Images as callers see them: who may use which, what a task is pinned to, and what a registry that is down means."""
+"""Images: permission to use them, pins of tasks, and registries that are down."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ async def test_longest_prefix_counts_and_a_password_stays_with_its_account(
 
 
 class TestSubmitting:
-    """With a launcher that runs images."""
+    """Submissions with a launcher that runs images."""
 
     @pytest.fixture
     def image_check(self) -> str:
@@ -234,7 +234,7 @@ class TestSubmitting:
         assert "could not be checked: registry r.example" in await self.story(ada, task.id)
         platform.registries.error = None
         platform.registries.digests[TORCH] = OLD
-        again = await self.submitted(ada, make_spec, "two")  # a failure is not remembered
+        again = await self.submitted(ada, make_spec, "two")  # a failure is not cached
         assert again.spec.resource.image == f"{TORCH}@{OLD}"
 
     @pytest.mark.parametrize("image_check", ["require"])

@@ -1,4 +1,4 @@
-"""Scheduling policies of groups: who may set them, what is refused, what the audit says, and what a preview shows."""
+"""Scheduling policies of groups: permission, validation, audit rows and previews."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ async def test_all_violations_are_reported_together_and_nothing_changes(
 async def test_audit_says_old_and_new_values(platform: Any, expect_refusal: Any) -> None:
     olga, ada = await platform.caller("olga"), await platform.caller("ada")
     await olga.nodes.UpdateGroup(request(packed=True, staying=2))
-    await olga.nodes.UpdateGroup(request("policy.staying", validate_only=True))  # leaves no row
+    await olga.nodes.UpdateGroup(request("policy.staying", validate_only=True))  # has no audit row
     await olga.nodes.UpdateGroup(request("policy.staying"))
     await olga.nodes.UpdateGroup(request("policy.staying"))
     async with expect_refusal() as why:

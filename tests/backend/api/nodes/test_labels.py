@@ -1,4 +1,4 @@
-"""Labels of nodes: what they may be, who hears of them, and that no change gets lost."""
+"""Labels of nodes: validation, audit rows, and concurrent changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A snapshot of the scheduler as a stream."""
+"""GetSnapshot streams the snapshot of the scheduler."""
 
 from __future__ import annotations
 

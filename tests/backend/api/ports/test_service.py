@@ -1,4 +1,4 @@
-"""Ports of the nodes: how many one may keep, which are free, and that they stay over a restart."""
+"""Reserved ports of the nodes: limits, free numbers, and restarts."""
 
 from __future__ import annotations
 

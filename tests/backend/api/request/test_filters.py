@@ -1,4 +1,4 @@
-"""The filter language: what each term means, and how a wrong one is answered."""
+"""The filter language: the meaning of each term, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long lists come in pages that clients can take, and every page goes on where the one before ended."""
+"""Long lists are split into pages, and each page continues where the previous page ended."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Ask = Callable[[str, int], Awaitable[Any]]
 
 
 async def listed(platform: Any, many: int) -> dict[str, tuple[Ask, list[Any]]]:
-    """Each list with so many things in it: how a page is asked for, and what all pages must tell."""
+    """Return for each list a function that requests a page, and the keys that all pages must contain."""
     ada = await platform.caller("ada")
     task = await platform.task_manager.submit("ada", a_spec("t"), "")
     for number in range(1, many + 1):
@@ -62,13 +62,13 @@ async def listed(platform: Any, many: int) -> dict[str, tuple[Ask, list[Any]]]:
             lambda token, size: ada.tasks.ListTaskEvents(
                 tasks.ListTaskEventsRequest(id=task.id, after=1, page_token=token, page_size=size)
             ),
-            list(range(2, many + 2)),  # the first one is its submission
+            list(range(2, many + 2)),  # the first event is the submission
         ),
     }
 
 
 def keys(page: Any) -> list[Any]:
-    """What identifies the things of a page."""
+    """Return the keys of the entries of a page."""
     ((_, found), *_) = page.ListFields() or ((None, ()),)
     return [
         getattr(each, next(f for f in ("name", "number", "sequence") if hasattr(each, f)))

@@ -1,4 +1,4 @@
-"""Sentences about what stands in the way of a task."""
+"""The sentences that explain why a task waits."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_pods_of_other_systems_are_named_for_usable_nodes() -> None:
     nodes = [
         Node("n2", foreign=told),
         Node("n1"),
-        Node("n3", foreign=told, cordoned=True),  # told with why it takes no work
+        Node("n3", foreign=told, cordoned=True),  # named among the unusable nodes instead
     ]
     assert [*describe_foreign_pods(nodes)] == [f"node n2: {told}"]
     many = [Node(f"n{i}", foreign=told) for i in range(7)]

@@ -1,4 +1,4 @@
-"""Predicted starts as callers get them: computed on demand, one at a time, kept for a while, never in lists."""
+"""Predicted starts: computed on demand, one at a time, and cached."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Shown:
 
 
 class Work:
-    """Stands for the computation: counts, and can be made to last."""
+    """Replaces the computation. It counts its calls, and tests can make it slow."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -77,7 +77,12 @@ async def test_forecast_has_percentiles_or_a_reason(work: Work) -> None:
 async def test_forecast_is_cached_for_half_a_minute(work: Work) -> None:
     clock = ManualClock()
     starts = forecasting(clock).starts
-    for seconds, computed in ((0.0, 1), (29.0, 1), (2.0, 2), (-60.0, 3)):  # set back at last
+    for seconds, computed in (
+        (0.0, 1),
+        (29.0, 1),
+        (2.0, 2),
+        (-60.0, 3),
+    ):  # the clock is set back at the end
         clock.advance(seconds)
         await starts([(1, "g"), (2, "g")])
         assert len(work.asked) == computed
@@ -86,7 +91,7 @@ async def test_forecast_is_cached_for_half_a_minute(work: Work) -> None:
 async def test_cancelled_forecast_is_computed_again(
     work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It counted as under way for ever."""
+    """A cancelled forecast must not count as running."""
     both = forecasting(ManualClock())
 
     async def cancelled() -> Snapshot:

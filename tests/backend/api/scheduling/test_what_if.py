@@ -1,4 +1,4 @@
-"""Dry runs and explanations, from the real scheduling loop over the store in memory."""
+"""Dry runs and explanations, with the real scheduling loop over a store in memory."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class People:
 
 @dataclass
 class Rig:
-    """The loop, and what it stands on."""
+    """The scheduling loop and the parts that it needs."""
 
     people: People = field(default_factory=People)
     clock: ManualClock = field(default_factory=ManualClock)
@@ -70,7 +70,7 @@ class Rig:
         self.scheduling.changed(task)
 
     async def step(self, seconds: float) -> None:
-        """A pass; programs begin; time goes on; and a pass again."""
+        """Run a pass, let the programs start, advance the clock, and run another pass."""
         await self.scheduling.once()
         for task in list(self.task_manager.unfinished().values()):
             if task.run is not None and not task.run.started_at:
@@ -142,7 +142,7 @@ def test_scheduling_loop_does_what_a_dry_run_predicts(data: st.DataObject) -> No
 
 
 def given_to(platform: Any) -> SchedulingLoop:
-    """The real loop behind the services, which ask it for waits and snapshots."""
+    """Make the services use the real scheduling loop."""
     loop = SchedulingLoop(
         platform.task_manager, platform.cluster, platform.directory, platform.clock, Policy()
     )
@@ -152,7 +152,7 @@ def given_to(platform: Any) -> SchedulingLoop:
 
 
 async def passes(platform: Any, loop: SchedulingLoop) -> None:
-    """Two passes: the second sees what the first has decided."""
+    """Run two passes. The second pass sees the decisions of the first."""
     for _ in range(2):
         for task in platform.task_manager.unfinished().values():
             loop.changed(task)
@@ -239,7 +239,7 @@ async def test_explanation_names_predecessors_and_required_outcomes(
         "task 1 (runs) has to have succeeded first; it runs",
         "task 2 (waits) has to have ended first; it waits",
     ]
-    assert not answer.ahead  # nodes are no matter yet
+    assert not answer.ahead  # nodes do not matter yet
     assert (answer.waiting.queue_place, list(answer.flips)) == (0, [])
     assert "submit it again without" in answer.suggestions[0]
     await platform.task_manager.suspend(3, "ada", hold=True, delay=0.0)
@@ -304,7 +304,7 @@ async def test_questions_behind_too_many_others_are_answered_without_trial_passe
     platform.scheduling.snapshot = slow
     monkeypatch.setattr(what_if, "MAX_WAIT_SECONDS", 0.0)
     why = pb.ExplainTaskRequest(id=2)
-    first = ada.tasks.ExplainTask(why)  # begins at once
+    first = ada.tasks.ExplainTask(why)  # starts without an await
     await asked.wait()
     second = await ada.tasks.ExplainTask(why)
     async with expect_refusal() as refused:

@@ -1,4 +1,4 @@
-"""Every RPC of the contract either reads, or leaves one row of the audit: tried with each of them, on a real server."""
+"""Every RPC of the contract either reads only, or has one audit row. Each one is called on a real server."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_every_call_except_reads_has_an_audit_row(
 
 
 async def call(caller: Any, method: MethodDescriptor, filled: str = "") -> None:
-    """With an empty request, or one with this in each text; of a stream the first answer."""
+    """Call a method with an empty request, or with `text` in all text fields. Return the first response of a stream."""
     request = message_factory.GetMessageClass(method.input_type)
     answer = message_factory.GetMessageClass(method.output_type)
     message = request()
@@ -96,7 +96,7 @@ async def call(caller: Any, method: MethodDescriptor, filled: str = "") -> None:
 
 
 def fill(message: Message, secret: str, depth: int = 0) -> None:
-    """Put `secret-FIELD` into every text of a message, also into keys and values of maps and inner messages."""
+    """Put `secret-FIELD` into every text field of a message, also of maps and nested messages."""
     for field in message.DESCRIPTOR.fields:
         text = f"{secret}-{field.name}"
         entry = (

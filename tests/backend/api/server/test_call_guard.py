@@ -1,4 +1,4 @@
-"""The gate on a real server: hostile input, limits, audit, and changes whose caller hung up."""
+"""The call guard on a real server: hostile input, limits, audit rows, and changes whose caller hung up."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ async def test_every_change_is_audited_without_secrets(
         await ada.users.CreateUser(user_service_pb2.CreateUserRequest())
     await platform.service.stop(0)
     rows = {(r.actor, r.method, r.resource, r.code) for r in (await platform.store.audit()).rows}
-    assert rows == {  # the task's timeline says who created it
+    assert rows == {  # the timeline of the task names its creator
         ("ada", "SuspendTask", "1", "OK"),
         ("ada", "CreateToken", str(token.id), "OK"),
         ("ada", "CreateUser", "", "PERMISSION_DENIED"),
@@ -360,7 +360,7 @@ async def test_quiet_stream_ends_when_its_user_loses_the_permission(
         await asyncio.wait_for(watch.read(), 10)
     assert caught.value.code() is code
     await other.tasks.CreateTask(pb.CreateTaskRequest(spec=make_spec("one")))
-    await theirs.read()  # those of others go on
+    await theirs.read()  # streams of others continue
 
 
 async def test_token_that_expires_in_the_past_is_refused(
@@ -492,7 +492,7 @@ async def test_call_whose_work_is_cancelled_ends_with_an_incident(platform: Any,
     await server.start()
     metadata = (("authorization", f"Bearer {await platform.token('ada')}"),)
     async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-        call = channel.unary_unary(method)  # on the wire the same as a stream of one answer
+        call = channel.unary_unary(method)  # a stream of one response looks the same on the wire
         with pytest.raises(aio.AioRpcError, match="incident") as caught, capture_logs():
             await call(b"", metadata=metadata, timeout=10)
     await server.stop(0)

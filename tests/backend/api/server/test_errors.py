@@ -1,4 +1,4 @@
-"""Errors on the wire: code, reason, violations, and never more than the caller may know."""
+"""Errors in statuses: code, reason and violations, and nothing confidential."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is counted over all tasks and nodes is counted in a thread: others are answered meanwhile."""
+"""Counts over all tasks and nodes run in a thread, so that the event loop is not blocked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hai_backend.domain.scheduling.plan import Wait, WaitReason
 
 
 class Seen(dict[int, Wait]):
-    """Notes who looks for a wait."""
+    """Records the threads that read a wait."""
 
     def __init__(self, *waits: Wait) -> None:
         super().__init__({wait.task: wait for wait in waits})
@@ -24,9 +24,9 @@ class Seen(dict[int, Wait]):
 
 
 class Counted(Node):
-    """Notes who asks whether it is usable."""
+    """Records the threads that read whether a node is usable."""
 
-    threads: set[int] = set()  # noqa: RUF012 - of all of them
+    threads: set[int] = set()  # noqa: RUF012 - shared by all instances
 
     @property
     def usable(self) -> bool:

@@ -1,4 +1,4 @@
-"""A server that does not lead passes every call on, byte by byte, and says so clearly when it cannot."""
+"""A server that does not lead forwards every call to the leader, or refuses the call with a clear message."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DETAILS = "grpc-status-details-bin"
 
 
 class Leader(grpc.GenericRpcHandler):  # type: ignore[type-arg]
-    """Answers anything below /hai.test/ and remembers what it saw."""
+    """Answers every method below /hai.test/ and records what it received."""
 
     def __init__(self) -> None:
         self.metadata: dict[str, Any] = {}
@@ -48,7 +48,7 @@ class Leader(grpc.GenericRpcHandler):  # type: ignore[type-arg]
 
     async def refuse(self, requests: AsyncIterator[bytes], context: Any) -> None:
         trailer = ((DETAILS, b"\x01\x02"), ("more", "x"))
-        await anext(requests)  # as real services do
+        await anext(requests)  # real services read the first request, too
         await context.abort(C.FAILED_PRECONDITION, "not so", trailer)
 
     async def refuse_at_once(self, requests: AsyncIterator[bytes], context: Any) -> None:
@@ -95,7 +95,7 @@ async def passed(leader: Any) -> AsyncIterator[tuple[Leader, aio.Channel, Leader
 
 
 def refused(error: aio.AioRpcError) -> tuple[C, str, float]:
-    """Code, reason and seconds until it is worth while to ask again."""
+    """Return the code, the reason, and the seconds after which to retry."""
     status = status_pb2.Status.FromString(dict(error.trailing_metadata() or ())[DETAILS])
     info, retry = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo()
     status.details[0].Unpack(info)
@@ -113,7 +113,7 @@ async def test_stream_is_forwarded_with_metadata_and_trailers(passed: Any) -> No
     assert (made.metadata["authorization"], made.metadata["k-bin"]) == ("Bearer s", b"\x80")
     assert made.metadata[HOPS_KEY] == "1"
     assert made.left is not None
-    assert 30 < made.left < 70  # rounded on the way
+    assert 30 < made.left < 70  # gRPC rounds the deadline
     assert dict(await call.initial_metadata())["first"] == "1"
     trailer = dict(await call.trailing_metadata())
     assert (trailer["last"], trailer["raw-bin"]) == ("9", b"\xff\x00")
@@ -151,7 +151,7 @@ async def _heard(call: Any, *answers: bytes) -> aio.AioRpcError:
     stream, heard = StreamCall[Any, Any](call), []
     with suppress(aio.AioRpcError):
         async for answer in stream:
-            heard.append(answer)  # noqa: PERF401 - what came before a failure counts
+            heard.append(answer)  # noqa: PERF401 - keeps responses before a failure
     assert tuple(heard) == answers
     return await stream.status()
 
@@ -252,7 +252,7 @@ async def test_streams_end_with_the_leader_term_and_a_server_that_slept_refuses_
         watching = stub.WatchTasks(pb.WatchTasksRequest(), metadata=metadata)
         await watching.read()
         waiting = asyncio.ensure_future(watching.read())
-        await stub.ListTasks(pb.ListTasksRequest(), metadata=metadata)  # it waits by now
+        await stub.ListTasks(pb.ListTasksRequest(), metadata=metadata)  # the stream is waiting now
         await gate.close(NoLeader("this server is leaving; ask again"), 0.1)
         with pytest.raises(aio.AioRpcError, match="is leaving") as caught:
             await waiting

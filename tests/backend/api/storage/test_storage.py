@@ -1,4 +1,4 @@
-"""Mount rules as operators write them, and what tasks then see: every fault at once, contradictions, odd owners."""
+"""Mount rules: validation, contradictions, warnings, and the mounts of tasks."""
 
 from __future__ import annotations
 

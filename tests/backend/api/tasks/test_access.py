@@ -1,4 +1,4 @@
-"""Every RPC × every kind of caller × whose thing it is: who is let in, and what the audit says of it.
+"""Access to every RPC, by every kind of caller, for own and other resources, and the audit rows.
 
 Callers and rows are checked against the descriptors, so that a new RPC without a row fails. On a real server, with real
 tokens.
@@ -61,7 +61,7 @@ OBJECTS = ("own", "group", "other")
 ACTORS = ("user", "submitter", "reader", "operator", "admin", "agent", "nobody")
 """user, submitter and reader are ada with tokens of scope ALL, SUBMIT and READ; agent has the run token of her task."""
 
-Codes = tuple[str, str, str]  # for the three kinds of objects
+Codes = tuple[str, str, str]  # for resources of the caller, of the caller's group, and of others
 Expected = Mapping[str, Codes]
 
 
@@ -79,7 +79,7 @@ def expect(
     agent: str | Codes = NOBODY,
     nobody: str | Codes = NOBODY,
 ) -> Expected:
-    """What each actor is told; smaller scopes as a token of scope ALL unless said otherwise."""
+    """Return the expected codes by actor. Smaller scopes get the codes of the scope ALL by default."""
     told = (user, submitter or user, reader or user, operator, admin, agent, nobody)
     return {actor: codes(each) for actor, each in zip(ACTORS, told, strict=True)}
 
@@ -104,15 +104,15 @@ REACH_IN = expect((NOT_NOW, NO, HIDDEN), reader=NO, operator=NOT_NOW, admin=NOT_
 
 @dataclass(frozen=True)
 class Thing:
-    """Whose thing a call is about: ada's own, bob's of her user group, or eve's of another one."""
+    """The resource of a call: it belongs to ada, to bob in the same user group, or to eve in another group."""
 
     kind: str
     user: str
     user_group: str
-    subject: str  # a user, or for `group` the user group itself
+    subject: str  # a user, or the user group for `group`
     task: int
     token: int
-    number: int = 0  # another one in each call
+    number: int = 0  # unique in each call
 
 
 Before = Callable[[Any, Thing], Awaitable[object]]
@@ -120,7 +120,7 @@ Before = Callable[[Any, Thing], Awaitable[object]]
 
 @dataclass(frozen=True)
 class Row:
-    """One RPC: its request, what is expected, and what must be there before each call."""
+    """One RPC: its request, the expected codes, and the preparation of each call."""
 
     request: Callable[[Thing], dict[str, Any]]
     expected: Expected
@@ -173,7 +173,7 @@ async def a_grant(platform: Any, thing: Thing) -> None:
 
 
 async def an_image(platform: Any, thing: Thing) -> None:
-    """One of the thing's user group."""
+    """Create an image for the user group of the resource."""
     platform.registries.digests[f"r.example/{thing.user}/i:latest"] = "sha256:" + "0" * 64
     root, reference = await platform.caller("root"), f"r.example/{thing.user}/i"
     image = Image(name=thing.kind, reference=reference, user_groups=[thing.user_group])
@@ -189,7 +189,7 @@ async def a_port(platform: Any, thing: Thing) -> None:
 
 
 def which_artifact(thing: Thing, *, owner: bool = True) -> dict[str, Any]:
-    """Private, but for bob's, which is of his user group."""
+    """Return an artifact reference. It is private, except that bob's belongs to his user group."""
     group = thing.user_group if thing.kind == "group" else ""
     return {"name": "a", "user_group": group, **({"owner": thing.user} if owner else {})}
 
@@ -200,7 +200,7 @@ async def an_artifact(platform: Any, thing: Thing) -> None:
 
 
 async def a_dataset(platform: Any, thing: Thing) -> None:
-    """Private, but for bob's, which his user group sees."""
+    """Create one. It is private, except that bob's is visible to his user group."""
     seen = Visibility.GROUP if thing.kind == "group" else Visibility.PRIVATE
     await platform.store.save_record(
         Dataset(thing.kind, "default", "/data", thing.user, thing.user_group, seen)
@@ -212,7 +212,7 @@ def which_environment(thing: Thing) -> dict[str, Any]:
 
 
 async def an_environment(platform: Any, thing: Thing) -> None:
-    """Private, but for bob's, which his user group sees."""
+    """Create one. It is private, except that bob's is visible to his user group."""
     visibility = "group" if thing.kind == "group" else "private"
     make_environment(
         platform.environments.root, thing.user, "e", visibility=visibility, group=thing.user_group
@@ -243,7 +243,7 @@ async def a_registry(platform: Any, thing: Thing) -> None:
 
 
 async def a_workspace(platform: Any, thing: Thing) -> None:
-    """With one revision, tagged x, and the directory of task 7. Of the thing's user and of those who ask for theirs."""
+    """Create workspaces with one revision that is tagged x, and the directory of task 7."""
     for user in {thing.user, "ada", "olga", "root"}:
         await platform.workspaces.registry.create((user, "w"), 1.0, "the same")
         async with platform.workspaces.registry.open((user, "w")) as room:
@@ -415,7 +415,7 @@ ENVIRONMENTS = {
 
 CONTAINERS = {
     "GetContainer": Row(a_task, SEE_TASK),
-    "OpenContainer": Row(  # there is no proxy here
+    "OpenContainer": Row(  # this server has no proxy
         a_task, expect((NOT_NOW, NOT_NOW, HIDDEN), reader=NO, operator=NOT_NOW, admin=NOT_NOW)
     ),
     "ControlService": Row(with_task(service="jupyter", action=1), REACH_IN),
@@ -506,7 +506,7 @@ TABLE: Mapping[str, Row] = {
 
 
 def test_every_rpc_has_a_rule_and_no_rule_is_left_over() -> None:
-    """A new RPC without a rule would be refused to everybody."""
+    """A new RPC without a rule would be refused for everybody."""
     ours = {method for method in RULES if method.startswith("/hai.v1.")}
     assert ours == {f"/hai.v1.{name}" for name in METHODS}
 
@@ -533,7 +533,7 @@ async def test_callers_are_admitted_by_role_and_scope(name: str, platform: Any) 
     for actor, thing in ((actor, thing) for actor in ACTORS for thing in world.things()):
         if row.before is not None:
             await row.before(platform, thing)
-        platform.clock.advance(11)  # the priority of a task may change again
+        platform.clock.advance(11)  # after the rate limit of priority changes
         before = await _audited(platform)
         found[actor].append(await _code(world, name, actor, row.request(thing)))
         rows[actor].append(await _audited(platform) - before)
@@ -542,13 +542,13 @@ async def test_callers_are_admitted_by_role_and_scope(name: str, platform: Any) 
 
 
 async def _audited(platform: Any) -> int:
-    """Rows of identified callers. Calls without a valid token share a row, which is written later."""
+    """Return the rows of identified callers. Calls without a valid token share a row that is written later."""
     rows = (await platform.store.audit(AuditQuery(page_size=10_000))).rows
     return sum(row.actor != UNKNOWN for row in rows)
 
 
 def _expected_rows(name: str, expected: Expected) -> dict[str, list[int]]:
-    """One of each change, also of a refused one; none of a look, nor of a caller whom nobody knows."""
+    """Return one row for each change, also for a refused one. Reads and unknown callers have none."""
     rule = RULES[f"/hai.v1.{name}"]
     told_elsewhere = {NOBODY, OK} if rule.in_timeline else {NOBODY}
     return {
@@ -559,7 +559,7 @@ def _expected_rows(name: str, expected: Expected) -> dict[str, list[int]]:
 
 @dataclass
 class World:
-    """A server with things of three people, and tokens of everybody who may ask."""
+    """A server with resources of three users, and a token for each caller."""
 
     platform: Any
     channel: aio.Channel
@@ -609,7 +609,7 @@ async def _nothing_to_suspend(node: str, reason: str) -> None:
 
 
 async def _code(world: World, name: str, actor: str, fields: dict[str, Any]) -> str:
-    """What the call ends with; of a stream, what its first answer does."""
+    """Return the code of the call. A stream is read up to its first response."""
     method, token = METHODS[name], world.tokens[actor]
     request = json_format.ParseDict(fields, message_factory.GetMessageClass(method.input_type)())
     metadata = () if token is None else (("authorization", f"Bearer {token}"),)
@@ -634,7 +634,7 @@ async def _called(channel: aio.Channel, name: str, request: Message, metadata: A
         return
     stream: StreamCall[Any, Any] = StreamCall(call)
     await stream.read()
-    if RULES[f"/hai.v1.{name}"].mutates:  # it is told when it has ended
+    if RULES[f"/hai.v1.{name}"].mutates:  # the audit row is written at the end
         while await stream.read() is not None:
             pass
     stream.cancel()

@@ -1,4 +1,4 @@
-"""How often people may change the priority of a task."""
+"""The rate limit of priority changes."""
 
 from __future__ import annotations
 

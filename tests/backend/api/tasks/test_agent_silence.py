@@ -1,4 +1,4 @@
-"""What `why` says of a running task whose agents are silent, and what nodes show of them."""
+"""Explanations of running tasks with silent agents, and the silent ranks of nodes."""
 
 from __future__ import annotations
 

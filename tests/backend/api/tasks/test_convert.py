@@ -1,4 +1,4 @@
-"""What is told of ranks and their ends."""
+"""Ranks in messages: exit codes, silence and last lines."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_rank_has_the_time_since_its_agent_is_silent() -> None:
 
 
 def test_last_lines_of_the_first_failed_ranks_are_kept() -> None:
-    """A message of 10 000 tracebacks would be more than clients take: whoever watches tasks would hear nothing."""
+    """A message with 10 000 tracebacks would be too large for clients, and would end their watches."""
     said = "\u4e2d" * limits.REPORT_CHARS
     ranks = tuple(
         Rank(

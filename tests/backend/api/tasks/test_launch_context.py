@@ -1,4 +1,4 @@
-"""What a launcher is told of a run comes from the tables as they are."""
+"""The request for a launcher follows the current mounts, ports and registries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.builders import a_task
 
 
 class Two:
-    """A cluster of one node, in a packed group."""
+    """A cluster with a packed group."""
 
     def nodes(self) -> dict[str, Node]:
         return {"n0": Node("n0", gpus=8, cpus=64, memory_bytes=256 << 30)}

@@ -1,4 +1,4 @@
-"""Tasks that shall go before one that is submitted: whose they may be, and how they may have ended."""
+"""Predecessors of a submitted task: visibility and required outcomes."""
 
 from __future__ import annotations
 

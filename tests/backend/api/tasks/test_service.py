@@ -1,4 +1,4 @@
-"""TaskService as callers see it: submit, list, steer, reorder, explain."""
+"""TaskService: submit, list, change, reorder and explain tasks."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ async def test_why_a_task_waits(platform: Any, make_spec: Any) -> None:
 async def test_unusable_nodes_are_counted_the_same_everywhere(
     platform: Any, make_spec: Any
 ) -> None:
-    """One is cordoned by kubectl, one by an operator and then lost, one is lost, one is about to be."""
+    """One node is cordoned by kubectl, one by an operator and then lost, one is lost, and one is suspect."""
     ada, olga = await platform.caller("ada"), await platform.caller("olga")
     lost = NodeState.NOT_READY
     await olga.nodes.CordonNode(npb.CordonNodeRequest(name="n1", reason="fan"))
@@ -324,7 +324,7 @@ def test_every_write_of_a_move_keeps_the_other_tasks_in_order(
         held[task_id] = replace(held[task_id], custom_rank=rank)
         rest = [t for t in held.values() if t.id != task.id]
         assert [t.id for t in sorted(rest, key=_order)] == wanted
-    if 1e300 not in ranks:  # beyond that, adding one changes nothing
+    if 1e300 not in ranks:  # at larger ranks, adding 1 changes nothing
         wanted.insert(place, task.id)
         assert [t.id for t in sorted(held.values(), key=_order)] == wanted
 
@@ -355,7 +355,7 @@ async def test_task_reports_its_goodput(platform: Any, make_spec: Any) -> None:
     ada = await platform.caller("ada")
     (task_id,) = await submit(ada, make_spec, "one")
     wanted = pb.GetTaskRequest(id=task_id)
-    assert not (await ada.tasks.GetTask(wanted)).HasField("goodput")  # it has not run
+    assert not (await ada.tasks.GetTask(wanted)).HasField("goodput")  # the task has not run
     await platform.task_manager.apply(task_id, ev.RunPlaced(("n0",), Priority.LOW, "free"))
     await platform.task_manager.apply(task_id, ev.RankAttached(1, 0, "10.0.0.1", 4000))
     platform.clock.advance(300)

@@ -1,4 +1,4 @@
-"""WatchTasks: no loss, no repeats, whatever changes when, and wherever a reader resumes."""
+"""WatchTasks loses and repeats nothing, whenever tasks change and wherever a reader resumes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FILTERS = st.sampled_from(
 
 
 class Reader:
-    """Follows a watch as a client does; what it holds is judged against the store."""
+    """Follows a watch as a client does. Tests compare its tasks with the store."""
 
     def __init__(self, store: MemoryStore, feed: ChangeFeed, wanted: TaskFilter) -> None:
         self._store, self._feed, self._wanted = store, feed, wanted
@@ -50,7 +50,7 @@ class Reader:
         self.resume()
 
     def resume(self) -> None:
-        """Break off and go on from the version that was seen last."""
+        """Close the stream and resume from the last version."""
         if self._next is not None:
             self._next.cancel()
         watch = TaskWatch(self._store, self._feed, self._wanted, lambda user: ())
@@ -58,7 +58,7 @@ class Reader:
         self._next = asyncio.ensure_future(anext(self._bundles))
 
     async def read_all(self) -> None:
-        """Read until the stream waits for a change: nothing here ever waits for anything else."""
+        """Read until the stream waits for a change."""
         idle = 0
         while idle < 20:
             await asyncio.sleep(0)
@@ -111,7 +111,7 @@ def test_reader_ends_up_with_the_state_of_the_store(
                 await reader.read_all()
             else:
                 await _change(store, feed, what, state)
-        # So that even an idle reader has something to read.
+        # A change for the reader to receive
         await _change(store, feed, "make", TaskState.RUNNING)
         await reader.read_all()
         await _judge(store, reader, wanted)

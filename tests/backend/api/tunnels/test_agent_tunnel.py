@@ -1,4 +1,4 @@
-"""A direction of a tunnel that breaks off ends the tunnel: the other side would wait for what does not come."""
+"""A failed direction of a tunnel ends the tunnel. Otherwise the other side would wait forever."""
 
 from __future__ import annotations
 

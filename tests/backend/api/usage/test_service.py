@@ -1,4 +1,4 @@
-"""Series of use over the wire: who measures, who asks, and what comes back in which steps."""
+"""Series of usage: ranks, sums, nodes and the cluster, in steps."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_ranks_are_added_up(platform: Any, ada: Any, make_spec: Any) -> No
     task = await a_task(ada, make_spec, nodes=3)
     rows = [
         RankUse(task, 1, 0, NOW, use(1.0)),
-        RankUse(task, 2, 0, NOW, use(3.0, gpu=0.5)),  # its next run, in the same minute
+        RankUse(task, 2, 0, NOW, use(3.0, gpu=0.5)),  # the next run of the rank, in the same minute
         RankUse(task, 1, 1, NOW, use(4.0, gpu=1.0)),
         RankUse(task, 1, 2, NOW, use(9.0)),
         RankUse(task, 1, 1, NOW + 60, use(5.0)),
@@ -153,7 +153,7 @@ async def test_usage_of_nodes_is_that_of_the_last_minute(platform: Any, ada: Any
     await platform.task_manager.apply(task.id, ev.RunPlaced(("n0", "n1"), Priority.NORMAL, "fits"))
     platform.usage.record(RankKey(task.id, 1, 0), use(1.0, gpu=0.25))
     platform.usage.record(RankKey(task.id, 1, 0), use(3.0, gpu=0.75))
-    platform.usage.record(RankKey(task.id, 7, 1), use(9.0))  # no run of now
+    platform.usage.record(RankKey(task.id, 7, 1), use(9.0))  # not the current run
 
     async def seen(**more: Any) -> list[tuple[str, float, float, int]]:
         answer = await ada.usage.ListNodeUsage(pb.ListNodeUsageRequest(**more))

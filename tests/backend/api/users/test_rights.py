@@ -1,4 +1,4 @@
-"""Rights beyond roles: what they open, when they end, that none lets its holder rise; tokens that act for others."""
+"""Rights beyond roles: permitted calls, expiry and limits, and tokens that act as other users."""
 
 from __future__ import annotations
 
@@ -82,9 +82,7 @@ async def test_existing_user_with_an_invalid_name_can_be_changed(
     async with expect_refusal() as why:
         await root.users.CreateUser(upb.CreateUserRequest(user=first))
     assert "user.name" in dict(why[0].violations)
-    await platform.directory.create_user(
-        User("Ada.L", Role.ADMIN)
-    )  # as a server calls its first admin
+    await platform.directory.create_user(User("Ada.L", Role.ADMIN))  # the name of a first admin
     changed = await root.users.UpdateUser(upb.UpdateUserRequest(user=first))
     assert (changed.name, changed.uid) == ("Ada.L", 20_000)
 
@@ -258,7 +256,7 @@ async def test_token_that_acts_for_another(platform: Any, make_spec: Any) -> Non
     await acting.tasks.SuspendTask(tpb.SuspendTaskRequest(id=task.id, hold=True))
     assert [(r.actor, r.method) for r in (await platform.store.audit()).rows[:2]] == [
         ("bob as ada", "SuspendTask"),
-        ("bob as ada", "CreateTask"),  # the task's timeline says ada
+        ("bob as ada", "CreateTask"),  # the timeline of the task names ada
     ]
     for caller in (ada, bob):
         known = (await caller.users.ListTokens(upb.ListTokensRequest())).tokens

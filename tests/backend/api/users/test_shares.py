@@ -1,4 +1,4 @@
-"""Shares as callers see them: what is refused, who sees which, and what is held."""
+"""Shares: validation, visibility, and held nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Webhooks as users set them: each his own, only where operators allow it, and no secret where others look."""
+"""Webhooks of users: ownership, allowed receivers, and secrets."""
 
 from __future__ import annotations
 

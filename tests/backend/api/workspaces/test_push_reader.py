@@ -1,4 +1,4 @@
-"""Messages of a push that are read by hand say what protobuf says; pieces come in the order in which they were sent."""
+"""The manual decoder of pushes agrees with protobuf, and contents keep their order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hai_backend.workspaces.push.receive import ContentsMessage
 
 
 def by_hand(data: bytes, fields: PushContents) -> bytes:
-    """Contents whose data come first. Short enough for sizes of two bytes."""
+    """Encode contents whose data are the first field. Their sizes must fit into two bytes."""
     parsed = fields.SerializeToString()
     inner = b"\x1a" + number(len(data)) + data + parsed
     return b"\x22" + number(len(inner)) + inner
@@ -76,7 +76,7 @@ async def test_waiting_contents_are_grouped_in_order() -> None:
     seen: list[PushMessage] = []
     most = 0
     async for decoded in group_contents(_told(sent)):
-        await asyncio.sleep(0)  # the others arrive meanwhile
+        await asyncio.sleep(0)  # let the other messages arrive
         seen += decoded if isinstance(decoded, list) else [decoded]
         most = max(most, len(decoded) if isinstance(decoded, list) else 0)
     assert seen == sent

@@ -1,4 +1,4 @@
-"""What a page in front of a task that waits is told, and how often."""
+"""The status of a waiting task, and how often it is computed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.virtual_time import run_virtually
 
 
 class Nothing:
-    """A scheduling loop that has not looked yet."""
+    """Replaces a scheduling loop before its first pass."""
 
     async def waits(self, group: str = "") -> Mapping[int, Wait]:
         return {}

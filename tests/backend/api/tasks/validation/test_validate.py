@@ -1,4 +1,4 @@
-"""Every rule of a submission: one named case each, with the path and what the message must say."""
+"""Every rule of a submission, with one named case each: the path and text of the violation."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def context(rights: tuple[str, ...] = (), **more: Any) -> SubmitContext:
 
 
 def spec(text: str = "") -> pb.TaskSpec:
-    """A spec that passes, changed by text in protobuf's own format."""
+    """Return a valid spec, changed by a text in the text format of protobuf."""
     made = pb.TaskSpec(version=2, name="t")
     made.spec.entrypoint = "train.py"
     text_format.Merge(text, made)
@@ -678,7 +678,7 @@ def _fields(message: Any, path: str = "") -> list[str]:
 
 
 def test_every_field_of_the_contract_is_converted() -> None:
-    """A field that is new in the proto and forgotten here would come back empty."""
+    """A field that is new in the contract and missing in the conversion would come back empty."""
     able = context(("assign_nodes", "custom_service:local:*"))
     back = spec_to_proto(validate(_everything(), able))
     expected: Callable[[str], bool] = lambda path: "git_" not in path or "record" in path  # noqa: E731
