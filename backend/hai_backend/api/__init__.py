@@ -1,1 +1,1 @@
-"""The gRPC API: one package per resource; `server` holds what all calls pass, `request` what all of them parse."""
+"""The gRPC API: one package per resource, `server` for the server and its checks, `request` for common helpers."""

@@ -133,14 +133,10 @@ class ApiDeps:
     cluster_name: str = "local"
     launcher: str = "process"
     certificates: Certificates | None = None
-    watched_labels: frozenset[str] = (
-        frozenset()
-    )  # labels in Kubernetes that set group, zone and topology
+    watched_labels: frozenset[str] = frozenset()  # in Kubernetes: they set group, zone, topology
     node_ports: range = range(30_000, 32_768)
     image_check: str = ""  # as in config.Settings
-    launcher_images: frozenset[str] = frozenset(
-        {"default"}
-    )  # image names that the launcher resolves
+    launcher_images: frozenset[str] = frozenset({"default"})  # names that the launcher resolves
     registries: Registries = field(default_factory=RegistryClient)
     observe_call: Callable[[str, str, float], None] = lambda method, code, seconds: None
     record_push: Callable[[Pushed], None] = lambda push: None

@@ -140,7 +140,7 @@ class Requests:
 
 
 def _service_path(request: web.Request, target: Target, task: Task, service: str) -> str:
-    """Return the path for the service: the public path, or the path without its prefix if the service says so."""
+    """Return the path for the service: the public path, without its prefix if the service is configured so."""
     public_path, separator, query = request.raw_path.partition("?")
     removes_prefix = web_service(task, service).rewrite_uri
     return ((target.path or "/") if removes_prefix else public_path) + separator + query

@@ -1,8 +1,8 @@
 """Bounds what agents send: the bytes that wait to be handled, and the messages per second.
 
-To handle a message may take as long as the store is stalled. Meanwhile the stream is read on, so that heartbeats are
-answered, until the inbox is full. An agent that sends too fast is not refused: its messages are read more slowly, and
-the agent combines those that it has not sent yet.
+A message may wait as long as the store is stalled. Meanwhile the server continues to read the stream, so that it can
+answer heartbeats, until the inbox is full. An agent that sends too fast is not refused: the server reads its messages
+more slowly, and the agent combines those that it has not sent yet.
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ from hai.v1 import agent_service_pb2 as pb
 from hai_backend.launch.base import RankKey
 
 LIMIT_BYTES = 1024 * 1024
-_LOG_WEIGHT = (
-    1 / 16
-)  # of a log byte: it is on disk, and only its acknowledgement waits in the inbox
+_LOG_WEIGHT = 1 / 16  # of a log byte, which is on disk; only its acknowledgement is waiting
 _MESSAGE_BYTES = 100  # overhead of a message
 _MAX_BUCKETS = 20_000  # of ranks; beyond this number all buckets are dropped and start full
 

@@ -44,7 +44,7 @@ class AgentReports:
             await inbox.put(request)
 
     async def handle(self, key: RankKey, received: Received, session: Session) -> None:
-        """Apply one message of the inbox, and answer it if the agent repeats it until then."""
+        """Apply one message of the inbox. Answer the messages that agents repeat until they are answered."""
         if isinstance(received, LogAppended):
             await self._deps.confirm()  # the agent drops acknowledged log bytes
             acknowledged = pb.LogAcknowledged(offset=received.size)

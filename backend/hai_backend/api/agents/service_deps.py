@@ -48,17 +48,13 @@ class AgentDeps:
     cluster: Cluster
     path_in_rank: PathInRank
     environment_pinning: EnvironmentPinning
-    workspace_path: Callable[
-        [Task], str
-    ]  # the working directory; empty if the task names no workspace
+    workspace_path: Callable[[Task], str]  # empty if the task names no workspace
     record_checkpoint: Callable[[RankKey, Report], None]
     record_use: Callable[[RankKey, Use], None]
     tunnels: Tunnels
     base_url: Callable[[int, str], str]  # of a service of a task, for browsers
     record_services: Callable[[Task, RankKey, pb.ServicesReported], None]
-    check_level: Callable[
-        [Task, int], Priority
-    ]  # of a level that a program requests; raises Invalid
+    check_level: Callable[[Task, int], Priority]  # a level for a program; raises Invalid
     make_owner_token: Callable[[Task], Awaitable[str]] = (
         _no_token  # for the owner of a dev container
     )

@@ -82,7 +82,7 @@ class Artifacts:
         ]
 
     async def map(self, task: Task, direction: Direction, artifact: Artifact) -> TaskArtifact:
-        """Assign an artifact to a task, and replaces the one in that direction. Raises Denied."""
+        """Assign an artifact to a task, and replace the present one in that direction. Raises Denied."""
         if not self._may_map(task, artifact):
             raise Denied(
                 f"task {task.id} of {task.user} may use artifacts of {task.user}; "

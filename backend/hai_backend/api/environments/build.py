@@ -34,7 +34,7 @@ _LOCK = "lock.txt"
 
 
 class WheelsDeleted(NotFound):
-    """Wheels were deleted while the build waited; clients send them again."""
+    """Wheels were deleted while the build waited. Clients send them again."""
 
     reason = "WHEELS_GONE"
 
@@ -144,7 +144,7 @@ class EnvironmentBuilder:
             self._building.discard(request.full_name)
 
     async def remove(self, owner: User, full_name: EnvironmentName) -> None:
-        """Delete the files of an environment. Raises Conflict when that fails."""
+        """Delete the files of an environment. Raises Conflict if that fails."""
         async with self._haienv.build_directory(owner.uid, {}, ()) as build_directory:
             arguments = ("remove", full_name.name, "--yes")
             try:
@@ -202,8 +202,8 @@ class EnvironmentBuilder:
 def replace_commands(name: str, suffix: str, *, is_used: bool) -> list[list[str]]:
     """Return the commands that replace an environment once the new one is complete.
 
-    The old one is renamed first and deleted last, so it is available under another name if this is interrupted, and
-    while tasks use it.
+    The old environment is renamed first and deleted last. It is available under another name while tasks use it, and
+    also after an interruption.
     """
     old = f"{name[:50]}.old-{suffix}"
     names = [["rename", name, old], ["rename", _new(name, suffix), name]]

@@ -90,7 +90,7 @@ def environment_from_proto(message: pb.Environment, owner: str, now: float) -> E
 def description_to_proto(
     environment: Environment, lock: str, config: str, requested: Iterable[str], parent_lock: str
 ) -> spb.EnvironmentDescription:
-    """Convert what is needed to build the same environment elsewhere."""
+    """Convert the description from which another machine can build the same environment."""
     return spb.EnvironmentDescription(
         name=environment.name,
         parent=environment.parent,

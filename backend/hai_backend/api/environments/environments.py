@@ -58,7 +58,7 @@ class Environments:
         self.pinned: dict[int, tuple[int, str]] = {}  # by task: the run, and the layer of its ranks
 
     async def load(self) -> None:
-        """Load interrupted builds. Call it before anything is built."""
+        """Load interrupted builds. It must be called before the first build."""
         records = await self._store.records(Environment)
         self._interrupted = [r for r in records if r.state is EnvironmentState.BUILDING]
 

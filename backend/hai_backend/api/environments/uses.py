@@ -42,7 +42,7 @@ async def layers_in_use(environments: Environments, owner: str) -> set[str]:
 
 
 async def require_unused(environments: Environments, removed: Environment) -> None:
-    """Raise Conflict when programs run in a layer that would be deleted with an environment."""
+    """Raise Conflict if programs run in a layer that would be deleted with an environment."""
     all_environments = (await environments.list_all()).values()
     if any(
         e.layer == removed.layer

@@ -8,7 +8,7 @@ END_OF_TIME = 253_402_300_799  # the largest value of a Timestamp
 
 
 def to_timestamp(seconds: float | None) -> Timestamp | None:
-    """Return a Timestamp with a precision of microseconds; None for None."""
+    """Return a Timestamp with a precision of microseconds. Return None for None."""
     if seconds is None:
         return None
     micros = round(seconds * 1e6)

@@ -69,7 +69,7 @@ class FieldViolations:
         return value
 
     def check_count(self, field: str, entries: Sequence[Entry], max_count: int) -> Sequence[Entry]:
-        """Check the number of entries. Return no entries if there are too many, so that nobody checks each of them."""
+        """Check the number of entries. Return no entries if there are too many, so that each is not checked."""
         if len(entries) <= max_count:
             return entries
         self.add(field, f"has {len(entries)} entries; at most {max_count} are allowed")

@@ -205,7 +205,7 @@ class CallGuard:
         return self._directory.identify(parse_bearer(_authorization(context)), self._clock.now())
 
     def _recheck(self, call: _Call, context: Context) -> None:
-        """Raise when the caller lost a permission: the stream was opened with the permissions of its start."""
+        """Raise if the caller has lost a permission since the start of the stream, which still uses it."""
         before, now = call.identity, self._identify(call, context)
         if (
             now is not None
@@ -225,7 +225,7 @@ class CallGuard:
         raise errors.Expired(f"the call took longer than {seconds:g} s; it may still take effect")
 
     async def _shield(self, method: str, work: Coroutine[Any, Any, Any]) -> Any:
-        """Finish a change even if its caller hangs up. An unexpected error is then logged by `status_of`."""
+        """Finish a change even if its caller hangs up. In this case `status_of` logs an unexpected error."""
         task = self._add_running(asyncio.create_task(work))
         task.add_done_callback(self._running.discard)
         return await shielded(task, lambda error: errors.status_of(error, method))

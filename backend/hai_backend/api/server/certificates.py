@@ -162,7 +162,7 @@ class CertificateReload:
 
 
 def tls_context(cert: str, key: str) -> ssl.SSLContext:
-    """Load a certificate file and its key file. Raises Invalid when they are not PEM or do not belong together."""
+    """Load a certificate file and its key file. Raises Invalid if they are not PEM or do not belong together."""
     for path in (cert, key):
         _read_file(path)
 
@@ -179,7 +179,7 @@ def tls_context(cert: str, key: str) -> ssl.SSLContext:
 
 
 def check_authority(file: str) -> None:
-    """Raise Invalid when the file holds no CA certificate."""
+    """Raise Invalid if the file holds no CA certificate."""
     _read_file(file)
     try:
         ssl.create_default_context(cafile=file)
@@ -188,7 +188,7 @@ def check_authority(file: str) -> None:
 
 
 def find_distrust(certificates: Certificates, host: str) -> str:
-    """Return why a client that connects to `host` rejects the certificate; empty if it accepts it."""
+    """Return why a client that connects to `host` rejects the certificate. Empty if it accepts the certificate."""
     client = ssl.create_default_context(cafile=certificates.authority)
     client.verify_flags = ssl.VERIFY_X509_TRUSTED_FIRST | ssl.VERIFY_X509_PARTIAL_CHAIN  # as gRPC
     try:
@@ -199,7 +199,7 @@ def find_distrust(certificates: Certificates, host: str) -> str:
 
 
 def _expiry(cert: str, server: ssl.SSLContext) -> float:
-    """Return when a certificate expires. `ssl` tells so only of the verified certificate of a peer."""
+    """Return when a certificate expires. `ssl` gives this only for the verified certificate of a peer."""
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
     client.load_verify_locations(cert)

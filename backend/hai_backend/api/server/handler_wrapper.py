@@ -115,7 +115,7 @@ def wrap(
 
 
 def _decode_or_mark(decode: Decode | None) -> Decode:
-    """Return a decoder that does not raise: grpc would send its own error before the token is checked."""
+    """Return a decoder that does not raise, because grpc would send its own error before the token is checked."""
 
     def decode_message(data: bytes) -> Any:
         try:

@@ -38,7 +38,7 @@ _READ = Rule()
 _SUBMIT = Rule(scope=TokenScope.SUBMIT, mutates=True, in_timeline=True)
 _DRY_RUN = Rule(scope=TokenScope.SUBMIT)
 _MODIFY = Rule(scope=TokenScope.SUBMIT, mutates=True)
-_LEASE = replace(_MODIFY, in_timeline=True)  # the audit row of the push that follows says enough
+_LEASE = replace(_MODIFY, in_timeline=True)  # the push that follows has an audit row
 _ACCOUNT = Rule(scope=TokenScope.ALL, mutates=True)
 _OPERATE = Rule(scope=TokenScope.ALL, role=Role.OPERATOR, mutates=True)
 _NODES = replace(_OPERATE, right=Right.MANAGE_NODES)

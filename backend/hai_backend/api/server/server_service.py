@@ -15,7 +15,7 @@ PROTOCOL = "hai.v1"
 
 
 class ServerService(ServerServiceServicer):
-    """See proto/hai/v1/server_service.proto."""
+    """See proto/hai/v1/server_service.proto for what each call means."""
 
     def __init__(
         self, cluster: str, launcher: str, clock: Clock, certificates: Certificates | None

@@ -16,7 +16,7 @@ from hai_backend.domain.errors import Invalid, Violation
 
 
 class WatchService(WatchServiceServicer):
-    """See proto/hai/v1/watch_service.proto."""
+    """See proto/hai/v1/watch_service.proto for what each call means."""
 
     def __init__(self, tasks: TaskService, nodes: NodeService) -> None:
         self._tasks = tasks

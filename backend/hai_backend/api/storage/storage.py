@@ -37,7 +37,7 @@ class MountRules:
     async def create(
         self, message: storage_pb2.MountRule, *, force: bool, validate_only: bool
     ) -> tuple[MountRow, list[str]]:
-        """Create a rule, and returns it with warnings. Raises Invalid with every violation, or Conflict."""
+        """Create a rule, and return it with warnings. Raises Invalid with every violation, or Conflict."""
         async with self._write_lock:
             rules = await self.rules()
             row = rule_from_proto(message, 1 + max((r.id for r in rules), default=0))

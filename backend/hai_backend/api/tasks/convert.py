@@ -1,4 +1,4 @@
-"""Converts tasks, runs, ranks, events and goodput to messages. Must be fast: every response about a task uses it."""
+"""Converts tasks, runs, ranks, events and goodput to messages. It must be fast: every task passes through it."""
 
 from __future__ import annotations
 

@@ -36,9 +36,7 @@ class LogService(LogServiceServicer):
         cursor, is_first, bar_version = request.cursor, True, 0
         with self._logs.appends(request.id) as appended:
             while True:
-                has_ended = await self._has_ended(
-                    request.id
-                )  # checked before the last lines are read
+                has_ended = await self._has_ended(request.id)  # before the last lines are read
                 appended.clear()
                 lines, cursor = await asyncio.to_thread(self._read, request, cursor)
                 bars, bar_version = self._changed_bars(request, bar_version)

@@ -1,4 +1,4 @@
-"""The parts of the server that TaskService and QueueQueries need. A module of its own, because both import it."""
+"""The parts of the server that TaskService and QueueQueries need. A separate module, because both import it."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class Submission:
         self._predecessors = Predecessors(TaskAccess(task_manager, directory))
 
     def check_level(self, task: Task, number: int) -> Priority:
-        """Return the level with this number. Raises Invalid for an unknown level, or if the quota of the owner is 0."""
+        """Return the level with this number. Raises Invalid if it is unknown, or if no quota of the owner allows it."""
         return check_level(task.spec.resource, number, self._context(task.user))
 
     def _context(
@@ -162,7 +162,7 @@ class Submission:
     async def _pin(self, identity: Identity, spec: TaskSpec) -> tuple[TaskSpec, str]:
         """Return the spec with its present image digest, environment and revision, and a note for the timeline.
 
-        Raises Invalid with every one that does not exist.
+        Raises Invalid with each of the three that does not exist.
         """
         notes = [await self._predecessors.require(identity, spec.options.after)]
         refusals: list[Invalid] = []

@@ -30,7 +30,7 @@ async def carry(
 
 
 async def _receive(tunnel: Tunnel, requests: AsyncIterator[pb.CarryRequest]) -> None:
-    """Pass on what the target sends. A command ends with its exit code; a connection ends after both directions."""
+    """Pass on what the target sends. A command ends with its exit code, a connection after both directions."""
     try:
         async for request in requests:
             tunnel.receive_from_agent(request)

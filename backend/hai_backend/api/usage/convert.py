@@ -105,7 +105,7 @@ def _sum_point(start: int, uses: Sequence[Use]) -> pb.UsagePoint:
 
 
 def _cluster_point(start: int, loads: Sequence[Load]) -> pb.ClusterPoint:
-    """Return the sum over all groups. Each group is averaged over its own minutes, because it may be new."""
+    """Return the sum over all groups. A new group has fewer minutes, so each group is averaged over its own minutes."""
     point = pb.ClusterPoint(
         time=to_timestamp(start),
         nodes=sum(load.nodes / load.minutes for load in loads),

@@ -46,7 +46,7 @@ def user_to_proto(user: User) -> pb.User:
 def user_from_proto(message: pb.User, now: float, *, new: bool) -> User:
     """Return a validated user. Raises Invalid with every violation."""
     violations = FieldViolations()
-    if new:  # the name of the first admin may differ: it is that of the account of the server
+    if new:  # the first admin may have an invalid name: that of the account of the server
         violations.check_pattern("user.name", message.name, USER_NAME, USER_RULE)
     if message.role not in _ROLES_BY_NUMBER:
         violations.add("user.role", "must be USER, OPERATOR or ADMIN")

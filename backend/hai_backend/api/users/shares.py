@@ -1,4 +1,4 @@
-"""Shares of user groups: validates them, and counts the nodes that their users hold."""
+"""Validates shares of user groups, and counts the nodes that their users hold."""
 
 from __future__ import annotations
 

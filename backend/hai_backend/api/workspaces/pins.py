@@ -24,7 +24,10 @@ _FIELD = "spec.workspace"
 
 
 class WorkspacePins:
-    """`rank_path` returns the path of a shared directory in ranks. `run_here` says that ranks run on this machine."""
+    """The pins of tasks.
+
+    `rank_path` returns the path of a shared directory in ranks. `run_here` says that ranks run on this machine.
+    """
 
     def __init__(
         self, workspaces: Workspaces, rank_path: PathInRank, *, run_here: bool = False

@@ -1,4 +1,4 @@
-"""Handles the stream of a push, message by message, and restores, which are pushes of the server itself."""
+"""Handles the streams of pushes, message by message. A restore is a push that the server makes itself."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class PushHandler:
 
 
 class _Stream:
-    """One push, after its first message."""
+    """One push after its first message."""
 
     def __init__(
         self,

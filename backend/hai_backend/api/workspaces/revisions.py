@@ -20,7 +20,7 @@ _RULE = "at most 63 letters, digits, `.`, `_`, `-`, beginning with a letter or d
 
 
 class Revisions:
-    """`confirm` raises Deposed if another server leads, because then nothing may be changed."""
+    """Lists and tags revisions. `confirm` raises Deposed if another server leads: then nothing may be changed."""
 
     def __init__(self, workspaces: Workspaces, confirm: Callable[[], Awaitable[None]]) -> None:
         self._workspaces = workspaces

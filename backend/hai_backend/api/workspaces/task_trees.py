@@ -17,7 +17,7 @@ _AFTER_ALL = 1 << 62
 
 
 class TaskTrees:
-    """`confirm` raises Deposed if another server leads, because then nothing may be changed."""
+    """Lists and deletes task trees. `confirm` raises Deposed if another server leads: then nothing may be changed."""
 
     def __init__(self, workspaces: Workspaces, confirm: Callable[[], Awaitable[None]]) -> None:
         self._workspaces = workspaces

@@ -120,7 +120,7 @@ class Trees:
     async def _in_threads(
         self, workspace: OpenWorkspace, items: Generator[Item]
     ) -> AsyncGenerator[Item]:
-        """Yield items that are produced one by one in threads, and closes the generator in a thread, too."""
+        """Yield items that are produced one by one in threads. Close the generator in a thread, too."""
         step: Callable[[], Item | None] = lambda: next(items, None)  # noqa: E731 - a name for mypy
         try:
             while (item := await self._registry.run(workspace.files.path, step)) is not None:

@@ -1,4 +1,4 @@
-"""Texts and HTML of the proxy's own pages, in English and Chinese. Texts of users are escaped."""
+"""Renders the proxy's own pages in English and Chinese. Texts of users are escaped."""
 
 from __future__ import annotations
 

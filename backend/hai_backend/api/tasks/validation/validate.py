@@ -49,7 +49,7 @@ def validate(spec: pb.TaskSpec, context: SubmitContext) -> TaskSpec:
 
 
 def check_level(resource: ResourceSpec, number: int, context: SubmitContext) -> Priority:
-    """Return the level with this number. Raises Invalid for an unknown level, or if no quota allows the task there."""
+    """Return the level with this number. Raises Invalid if it is unknown, or if no quota allows the task to have it."""
     violations = FieldViolations()
     level = read_level("priority", number, violations)
     violations.raise_if_any()
