@@ -1,4 +1,4 @@
-"""A small cluster in memory, and one call that runs a command line in this process."""
+"""A small cluster in memory, and a function that runs a command line in this process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _VARIABLES = [
 
 @dataclass(frozen=True)
 class Result:
-    """What a command line has left behind."""
+    """The exit code and the output of a command line."""
 
     code: int
     out: str
@@ -39,7 +39,7 @@ class Result:
 
 
 class Shell:
-    """Runs command lines against a client."""
+    """Runs command lines with a client."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -51,12 +51,12 @@ class Shell:
         return Result(code, out.getvalue(), err.getvalue())
 
     def line(self, command: str) -> Result:
-        """The same from one line, split as a shell does; the first word is `hai`."""
+        """Run a line, which is split as a shell does. Its first word is `hai`."""
         return self(*shlex.split(command)[1:])
 
 
 def spec(name: str, nodes: int = 1, priority: int = -1) -> TaskSpec:
-    """A task that runs train.py."""
+    """Return a task that runs train.py."""
     return TaskSpec(
         version=2,
         name=name,
@@ -84,7 +84,7 @@ GOODPUT = Goodput(
 
 
 async def _fill(fake: FakeClient) -> None:
-    """Task 1 runs, 2 waits and is somebody else's, 3 has failed."""
+    """Add tasks: 1 runs, 2 waits and belongs to another user, 3 has failed."""
     for each in (spec("train", 2, 30), spec("eval", 4), spec("bad")):
         await fake.tasks.create(each)
     fake.start(1, ["n0", "n1"])
@@ -102,7 +102,7 @@ async def _fill(fake: FakeClient) -> None:
 
 
 def _measure(fake: FakeClient) -> None:
-    """Six minutes of an hour ago, with a hole; and two calls."""
+    """Add six minutes of usage an hour ago, with a gap, and two audited calls."""
     then, gib = fake.world.now, 1 << 30
     for minute in (0, 1, 2, 4, 5):
         fake.world.now = then - 3600 + minute * 60
@@ -160,5 +160,5 @@ def hai(fake: FakeClient) -> Shell:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Works when tests/cli is named on the command line."""
+    """Add --rewrite, which works if tests/cli is named on the command line."""
     parser.addoption("--rewrite", action="store_true", help="write transcripts anew")

@@ -1,4 +1,4 @@
-"""One table: what goes wrong, and the exit code that scripts see."""
+"""A table of errors and the exit codes that scripts rely on."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CODES = [
 
 
 class Failing:
-    """A transport on which every call fails."""
+    """A transport whose calls all fail."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
@@ -155,7 +155,7 @@ def test_ctrl_c_while_modules_load_ends_it_without_a_word() -> None:
 
 
 def test_who_ignores_ctrl_c_is_obeyed() -> None:
-    """As `nohup` and scripts do for what they start in the background."""
+    """`nohup` and scripts ignore SIGINT for programs that they start in the background."""
     command = [sys.executable, "-c", _INTERRUPTED_WHILE_LOADING, "--version"]
     ended = subprocess.run(
         ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *command],

@@ -1,4 +1,4 @@
-"""The table of commands, help, texts, completion and profiles."""
+"""Tests of the table of commands, help, messages, completion and profiles."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_every_command_has_help(entry, hai) -> None:
     assert done.out.startswith(f"Usage: hai {entry.name}")
 
 
-TOOLS = ("env",)  # programs of their own, with their own common options
+TOOLS = ("env",)  # separate programs with their own common options
 
 
 @pytest.mark.parametrize("entry", [e for e in ENTRIES if e.name not in TOOLS], ids=lambda e: e.name)
@@ -158,7 +158,7 @@ def test_names_with_blanks_stay_one_word_in_bash(fake, capsys, monkeypatch) -> N
 
 
 def bash_told(line: str, incomplete: str, fake, capsys, monkeypatch) -> list[str]:
-    """What the script of `hai completion bash` reads."""
+    """Return the lines that the script of `hai completion bash` reads."""
     monkeypatch.setenv("_HAI_COMPLETE", "bash_complete")
     monkeypatch.setenv("COMP_WORDS", f"hai {line} {incomplete}")
     monkeypatch.setenv("COMP_CWORD", str(1 + len(line.split())))

@@ -1,4 +1,4 @@
-"""What programs print goes to a terminal without what would steer it, and into a file as it is."""
+"""Output of programs is sanitized for a terminal, and unchanged in a file."""
 
 from __future__ import annotations
 

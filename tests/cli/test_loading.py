@@ -1,4 +1,4 @@
-"""What a command loads: the figures of CPU time rest on this."""
+"""A command loads only the modules that it needs; the limits of CPU time depend on this."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ assert main(["list"], connect=lambda profile: FakeClient()) == 0
 
 
 def loaded(program: str, **variables: str) -> set[str]:
-    """Names of all modules after a program, run in a process of its own."""
+    """Return the names of all modules that a program has loaded in a process of its own."""
     tail = "\nimport sys; print('\\n' + ' '.join(sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", program + tail],

@@ -1,4 +1,4 @@
-"""Every command line of the manual and of the help texts is one that `hai` takes, and fits a page."""
+"""Every command line of the manual and of the help texts is valid, and fits a page."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LINES = [pytest.param(line, id=line[:40]) for page in PAGES for line in _lines(p
 
 
 def _parse(command: click.Command, name: str, args: list[str]) -> None:
-    """Read the options as `hai` would, and run nothing. Raises UsageError."""
+    """Parse the options as `hai` does, without running the command. Raise UsageError."""
     settings = Settings(lambda profile: FakeClient(nodes=[]), lambda: 0.0)
     context = command.make_context(name, args, obj=settings)
     if isinstance(command, click.Group) and args:
@@ -117,7 +117,7 @@ def test_help_fits_a_terminal_of_80_columns(entry, hai) -> None:
 
 
 def _terms(text: str) -> str:
-    """What stands in the list of filter terms."""
+    """Return the terms that a list of filter terms names."""
     found = re.search(r"state:running,suspended.*?id:1,2", text, re.DOTALL)
     assert found is not None
     return found[0]

@@ -1,4 +1,4 @@
-"""Names that nobody knows: they are questioned on stderr, and the command is done all the same."""
+"""Commands warn about unknown names on stderr, and still do their work."""
 
 from __future__ import annotations
 

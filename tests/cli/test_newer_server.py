@@ -1,4 +1,4 @@
-"""States and kinds that only a newer server knows are shown as what they are: unknown."""
+"""States and kinds that only a newer server knows are shown as unknown."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOMORROWS = 99
 
 
 def of_tomorrow(kind: type[Message], **fields: Any) -> Any:
-    """A message whose enums all have a value that we do not know."""
+    """Return a message whose enums all have a value that this version does not know."""
     made = kind(**fields)
     for field in kind.DESCRIPTOR.fields:
         if field.enum_type is not None and field.name not in fields:

@@ -1,4 +1,4 @@
-"""How answers are shown: plain in a pipe, decorated on a terminal, stable for programs."""
+"""Results are plain in a pipe, decorated on a terminal, and stable for programs."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ STREAMS = ("stdin", "stdout", "stderr")
 
 
 def until_it_reads(pid: int) -> None:
-    """It sleeps for a while: a signal between the question and the reading of its answer would be heard after that."""
+    """Wait until the process reads. A signal before that would be handled too late."""
     looks = 0
     while looks < 10:
         time.sleep(0.01)
@@ -310,7 +310,7 @@ def test_closed_streams_are_no_fault_of_ours(closed: str) -> None:
 
 
 class Terminal(io.StringIO):
-    """Standard input of a person."""
+    """The standard input of a person."""
 
     def isatty(self) -> bool:
         return True

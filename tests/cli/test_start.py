@@ -1,4 +1,4 @@
-"""Predicted starts as people read them."""
+"""Predicted starts in words."""
 
 from __future__ import annotations
 

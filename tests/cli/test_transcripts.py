@@ -1,7 +1,7 @@
-"""Golden transcripts: a command line, ----, and what it prints.
+"""Tests the output of command lines against files: a command line, ----, and its output.
 
-`! ` marks lines of stderr, a last line `exit N` an exit code other than 0; ==== begins the next one.
-`pytest tests/cli --rewrite` writes what is printed now into the files.
+`! ` marks lines of stderr. A last line `exit N` is an exit code other than 0. ==== separates the commands. `pytest
+tests/cli --rewrite` writes the current output into the files.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`hai admin snapshot`: to standard output, or into a file that appears when it is whole."""
+"""Tests of `hai admin snapshot`, which writes to standard output or to a file that appears when it is complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hai cluster` with real Helm and kubectl, against the fake cluster."""
+"""Tests of `hai cluster` with real Helm and kubectl against a fake cluster."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_what_is_kept_serves_again_and_purge_leaves_nothing(site: Site) -> None:
 @needs_helm
 def test_down_asks(site: Site) -> None:
     assert site("up", "-f", site.write()).code == 0
-    done = site("down")  # nobody answers
+    done = site("down")  # stdin is not a terminal, so the question is refused
     assert done.code != 0
     assert site.names("statefulsets") == {"hai", "hai-postgresql"}
 

@@ -1,4 +1,4 @@
-"""`hai container`, `hai shell` and `hai port-forward` against a cluster in memory."""
+"""Tests of `hai container`, `hai shell` and `hai port-forward` with a cluster in memory."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_what_is_no_port(hai: Any, text: str) -> None:
 
 
 async def test_a_forwarded_port_carries_bytes_both_ways(fake: FakeClient) -> None:
-    """The fake's tunnels say what they hear."""
+    """The tunnels of the fake server echo what they receive."""
     heard: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     serving = asyncio.ensure_future(
         forwarding.forward_ports(

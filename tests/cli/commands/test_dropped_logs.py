@@ -1,4 +1,4 @@
-"""`hai status` says what the logs of a task have lost to their limit."""
+"""`hai status` reports how much of a log was dropped because it reached its limit."""
 
 from __future__ import annotations
 

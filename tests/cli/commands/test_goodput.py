@@ -1,4 +1,4 @@
-"""What `hai status` says of a task's time, from its message alone."""
+"""`hai status` describes the goodput of a task. The sentences depend only on the message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hai up` and `hai down` with a stand-in for the server: started, watched, stopped, swept, never imported."""
+"""Tests of `hai up` and `hai down` with a stand-in for the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hai node …`: what is said of a change."""
+"""`hai node …` describes the state of a changed node."""
 
 from __future__ import annotations
 

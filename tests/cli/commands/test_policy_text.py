@@ -1,4 +1,4 @@
-"""Scheduling settings as they are typed, shown and previewed."""
+"""Scheduling settings are parsed, shown and previewed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An agent that the server does not hear is shown by every command that shows its task or its node."""
+"""Every command that shows a task or a node also shows that its agent is silent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hai_tui.cli.output.watch import watch_tasks
 from hai_tui.cli.settings import Settings
 from tests.support.virtual_time import run_virtually
 
-NOW = 1_800_003_700.0  # as the clock of the fixture `hai`
+NOW = 1_800_003_700.0  # the time of the fixture `hai`
 
 
 @pytest.fixture(autouse=True)
@@ -96,7 +96,7 @@ def test_chinese(hai, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Screen(io.StringIO):
-    """A terminal that remembers what was written to it."""
+    """A terminal that records what was written to it."""
 
     def isatty(self) -> bool:
         return True

@@ -1,4 +1,4 @@
-"""`hai simulate` becomes the simulator: same options on both sides, passed on as typed, from any directory."""
+"""`hai simulate` becomes the simulator and passes its options on as they were typed, from any directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hai top --once` prints the cluster on one page; `hai tui` wants a terminal."""
+"""`hai top --once` prints the cluster on one page; `hai tui` needs a terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_top_shows_groups_running_tasks_and_the_queue(hai) -> None:
     assert "default: 2 of 2 nodes held (100%)" in result.out
     assert "1 task runs, 1 waits" in result.out
     assert "train" in result.out
-    assert "wants 4 nodes" not in result.out  # the message is for -o wide
+    assert "wants 4 nodes" not in result.out  # only -o wide shows the message
 
 
 def test_top_counts_what_waits_behind_the_listed_queue(hai, monkeypatch) -> None:

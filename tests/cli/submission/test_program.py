@@ -1,4 +1,4 @@
-"""`hai python|bash|exec`: arguments arrive unchanged, whatever they hold; modes and environment."""
+"""Tests of `hai python|bash|exec`: arguments arrive unchanged; modes; environments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hai run`, `validate-schema` and `describe`: yaml in, yaml out."""
+"""Tests of `hai run`, `validate-schema` and `describe`, which read and write yaml."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def test_what_was_submitted_is_told_where_a_later_one_is_refused(
 
 
 def test_follow_prints_the_log_and_exits_as_the_task(files: Path, hai, fake) -> None:
-    """The fake starts, prints and fails between the submission and the end of the log."""
+    """The fake server starts the task, prints and fails after the submission."""
     tail = fake.logs.tail
 
     def scripted(id: int, **options: object):
@@ -380,7 +380,7 @@ def test_each_fault_has_a_line_of_its_own(files: Path, hai) -> None:
 
 
 def test_an_env_file_may_begin_with_a_byte_order_mark(files: Path, hai, fake) -> None:
-    """Editors of Windows write one; it is no part of the first name."""
+    """Editors on Windows write one. It does not belong to the first name."""
     (files / "env").write_bytes(b"\xef\xbb\xbfA=1\r\nB=2\r\n")
     done = hai("run", "a.yaml", "--env-file", "env", "--dry-run")
     assert done.code == 0

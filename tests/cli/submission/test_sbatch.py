@@ -1,4 +1,4 @@
-"""Scripts that were written for sbatch: what of them becomes a task, what is told, and how they run."""
+"""Scripts for sbatch: how they become tasks, which notes are printed, and how they run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--array`, `--each` and `--at-most`: several tasks of one, each with its own name and variables."""
+"""Tests of `--array`, `--each` and `--at-most`, which make several tasks with their own names and variables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def submitted(fake) -> dict[str, dict[str, str]]:
-    """What was made of it: variables by name."""
+    """Return the variables of each submitted task by its name."""
     tasks = [task for number, task in fake.world.tasks.items() if number > 3]
     return {task.name: dict(task.spec.spec.environments) for task in tasks}
 

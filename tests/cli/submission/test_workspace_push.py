@@ -1,4 +1,4 @@
-"""Submitting from inside a workspace: pushed first, then its revision runs."""
+"""A task that is submitted from a workspace runs the revision that is pushed first."""
 
 from __future__ import annotations
 
