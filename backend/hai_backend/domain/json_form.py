@@ -204,6 +204,7 @@ def _mapping_reader(value: Read) -> Read:
 
 
 def _object_reader(kind: Any) -> Read:
+    """Return the function that reads an object as this dataclass."""
     hints = get_type_hints(kind)
     parts = {f.name: _reader(hints[f.name]) for f in fields(kind)}
     needed = [f.name for f in fields(kind) if _default(f) is MISSING]

@@ -108,6 +108,7 @@ class Feasibility:
         return self._refusals[request]
 
     def _find_refusal(self, request: Request) -> Refusal | None:
+        """Compute why the request cannot be met."""
         if not self._exists:
             return WaitReason.NO_SUCH_GROUP, f"Node group {self._group!r} does not exist."
         where = f"Group {self._group}{'#' + request.zone if request.zone else ''}"

@@ -118,6 +118,7 @@ class SchedulerCache:
                 groups[node.group].disable_node(node)
 
     def _allocations(self) -> dict[str, list[Allocation]]:
+        """Return the allocations of all groups by node name, once for each rank."""
         by_node: dict[str, list[Allocation]] = {}
         for group in self._groups.values():
             for allocation in group.allocations.values():
@@ -155,6 +156,7 @@ class SchedulerCache:
         self._histories.update(histories)
 
     def _drop(self, task_id: int) -> None:
+        """Remove a task, and mark the groups that it connects as changed."""
         task = self._tasks.pop(task_id, None)
         if task is None:
             return
@@ -168,11 +170,13 @@ class SchedulerCache:
         self._groups[task.group].remove(task_id)
 
     def _add(self, task: SchedTask) -> None:
+        """Add a task to its group, and mark the groups that it connects as changed."""
         for group in self._links.link(task, self._nodes) - self._stale.keys():
             self._edit(group).changed = True
         self._admit(task)
 
     def _admit(self, task: SchedTask) -> None:
+        """Add a task to its group unless it is refused. A run that must stop counts as leaving."""
         if task.standing is SchedulingState.QUEUED and not self._admission.admit(task):
             return
         if task.standing is SchedulingState.RUNNING and self._admission.must_stop(task):
@@ -180,6 +184,7 @@ class SchedulerCache:
         self._edit(task.group).add(task, self._now)
 
     def _add_duplicates(self, tasks: Iterable[SchedTask]) -> None:
+        """Refuse queued tasks whose ids other tasks have too. Runs with such ids only occupy their nodes."""
         for task in tasks:
             if task.standing is SchedulingState.QUEUED:
                 self._admission.refuse(task.id, "Two tasks have this id.")
@@ -239,6 +244,7 @@ class SchedulerCache:
     def _empty(
         self, name: str, nodes: list[Node], quotas: list[QuotaRow], shares: list[ShareRow]
     ) -> GroupState:
+        """Return a group without tasks."""
         groups = self._rules.groups
         settings = groups.get(name, Group(name))
         policy = resolve_policy(settings, self._policy)
@@ -288,12 +294,14 @@ class SchedulerCache:
         return Plan(0, tuple(decisions), self._wake_at())
 
     def _pass(self, group: GroupState) -> list[Decision]:
+        """Make a pass over one group."""
         cycle = self._cycles[group.name] = Cycle(group, self._now)
         cycle.run()
         group.changed = bool(cycle.decisions)  # decisions may be rejected, so decide again
         return cycle.decisions
 
     def _wake_at(self) -> float | None:
+        """Return the time of the first wake-up of a group with queued or deferred tasks, or None."""
         groups = [g for g in self._groups.values() if g.entries or g.deferred]
         return min((g.wakeups.next_at() for g in groups if g.wakeups.next_at() < inf), default=None)
 
@@ -317,8 +325,9 @@ class SchedulerCache:
         return None if task is None else self._cycles.get(task.group)
 
     def wait(self, task_id: int) -> Wait | None:
-        """Return why a task waits, without its position. None if it does not wait or was changed after the last
-        pass.
+        """Return why a task waits, without its position.
+
+        None if the task does not wait, or was changed after the last pass.
         """
         task = self._tasks.get(task_id)
         if (refused := self._admission.refused.get(task_id)) is not None:

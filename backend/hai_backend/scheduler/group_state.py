@@ -54,8 +54,9 @@ _MAX_CLASSES = 20_000  # in the cache
 
 @dataclass(slots=True, eq=False)
 class GroupState:
-    """The state of a group. `find_node` finds a usable node of any group, because a run may have nodes of other
-    groups.
+    """The state of a group.
+
+    `find_node` finds a usable node of any group, because an operator may have moved a node of a run to another group.
     """
 
     name: str
@@ -118,6 +119,7 @@ class GroupState:
         self._usable_nodes_changed()
 
     def _usable_nodes_changed(self) -> None:
+        """Update what depends on the usable nodes: feasibility, and the order of all users."""
         self.feasible.usable_changed()
         self.user_order.touch_all()
         self.changed = True
@@ -150,6 +152,7 @@ class GroupState:
             self.user_order.touch(allocation.task.user)
 
     def _count(self, allocation: Allocation, units: int) -> None:
+        """Add units, which may be negative, to what quotas and shares count for the user of a run."""
         user = allocation.task.user
         self.quotas.add_used(user, run_level(allocation.task, self.policy), units)
         self.shares.add_used(user, units)
@@ -178,6 +181,7 @@ class GroupState:
         self._occupy(Allocation(task, Occupancy.ALLOCATED, resources=resources, units=units))
 
     def _occupy(self, allocation: Allocation) -> None:
+        """Allocate the nodes of a run, and count them."""
         for name in allocation.task.placed:
             node = self.pool.nodes.get(name) or self.find_node(name)
             if node is not None:
@@ -187,6 +191,7 @@ class GroupState:
         self.user_order.touch(allocation.task.user)
 
     def _set_precedence(self, allocation: Allocation, now: float) -> None:
+        """Compute the precedence of a run, and set a wake-up for its next change."""
         task = allocation.task
         weight = max(1, self.requests.units(task.node_count, allocation.resources)) / UNIT
         allocation.precedence = compute_run_precedence(task, weight, self.history, self.policy, now)
@@ -214,10 +219,12 @@ class GroupState:
         self.wakeups.sort()
 
     def _defer(self, task: SchedTask, now: float) -> None:
+        """Store a task that may not start yet, and set a wake-up for its start."""
         self.deferred[task.id] = task
         self.wakeups.set(inf if task.held or task.awaited else task.not_before, task.id, now)
 
     def _queue_up(self, batch: list[SchedTask], now: float) -> list[QueueEntry]:
+        """Return entries for the tasks of a batch. They are not in the queue yet."""
         first, policy = batch[0], self.policy
         request, merit = self._class(first)
         level, share = self.user_order.level(first), self.shares.share_of(first.user)
@@ -281,6 +288,7 @@ class GroupState:
         self.user_order.update(now)
 
     def _wake(self, task_id: int, now: float) -> None:
+        """Apply that a wake-up of a task is due."""
         allocation, entry = self.allocations.get(task_id), self.entries.get(task_id)
         if allocation is not None and allocation.precedence is not None:
             if allocation.precedence.until <= now:
@@ -295,6 +303,7 @@ class GroupState:
             self.add(task, now)
 
     def _relearn(self, now: float) -> None:
+        """Update the precedence of a few tasks after learned run times have changed."""
         if self._history_refresh.is_due(now):
             self._classes.clear()
             self._history_refresh.start([*self.allocations, *self.entries])
@@ -303,6 +312,7 @@ class GroupState:
             self._refresh_precedence(task, now)
 
     def _refresh_precedence(self, task_id: int, now: float) -> None:
+        """Compute the precedence of a run or a queued task again."""
         allocation, entry = self.allocations.get(task_id), self.entries.get(task_id)
         if allocation is not None and allocation.precedence is not None:
             self._unindex_victim(allocation)

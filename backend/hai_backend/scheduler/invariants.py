@@ -114,6 +114,7 @@ def _whole_gang(case: _Case) -> Iterator[str]:
 
 
 def _suits(node: Node, task: SchedTask) -> bool:
+    """Return whether a node may take a task."""
     right = node.group == task.group and task.zone in ("", node.zone)
     return node.usable and right and (not task.assigned_nodes or node.name in task.assigned_nodes)
 
@@ -132,10 +133,12 @@ def _one_holder(case: _Case) -> Iterator[str]:
 
 
 def _size(node: Node | None) -> int:
+    """Return the units of a node: its GPUs, at least one; 0 if the node does not exist."""
     return max(1, node.gpus) if node else 0
 
 
 def _units(case: _Case, node: str, task: SchedTask) -> int:
+    """Return how many units of a node a task uses: GPUs, or the whole node."""
     return _size(case.nodes.get(node)) if case.on_whole_nodes(task) else task.gpu
 
 
@@ -156,6 +159,7 @@ def _quota(case: _Case) -> Iterator[str]:
 
 
 def _quota_limits(snapshot: Snapshot) -> dict[tuple[str, str, Priority], int]:
+    """Return the largest row for each user, group and level."""
     limits: dict[tuple[str, str, Priority], int] = {}
     for row in snapshot.quotas:
         key = (row.user, row.group, row.priority)

@@ -84,6 +84,7 @@ def time_passes(original: Mapping[str, int] | Snapshot) -> Mapping[str, Any]:
 
 
 def _times(original: Snapshot, make_task: TaskFactory) -> Mapping[str, Any]:
+    """Return the times of a first pass and of the passes after it."""
     collect_rarely()  # as the server does
     began = time.process_time()
     with built_to_stay():
@@ -154,6 +155,8 @@ def _running(task: SchedTask, nodes: tuple[str, ...], level: Priority, now: floa
 
 @dataclass(slots=True)
 class _Workload:
+    """A cluster whose tasks start, end and change between passes."""
+
     make_task: TaskFactory
     cache: SchedulerCache
     original: Snapshot

@@ -165,6 +165,7 @@ class _Reader:
         return lambda facts: (one(facts) in (get(facts) or ())) is expected
 
     def _list(self) -> tuple[Kind, Callable[[Facts], tuple[Value, ...]]]:
+        """Parse a list: an attribute that is a list, or literals in brackets."""
         if self._next.text not in ("(", "["):
             side = self._side()
             if side.kind is not Kind.TEXTS:

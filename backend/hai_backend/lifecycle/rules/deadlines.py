@@ -24,6 +24,7 @@ from hai_backend.lifecycle.rules.transition import (
 def check_build_deadline(
     task: Task, run: Run, event: ev.Ticked, now: float, limits: Limits
 ) -> Transition:
+    """End a run whose ranks have not all attached in time."""
     if not _due(run, event, now):
         return Transition(task)
     missing = [r.index for r in run.ranks if r.state is not RankState.RUNNING]

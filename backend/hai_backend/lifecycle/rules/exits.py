@@ -43,6 +43,7 @@ def _end_after_yield(
 def on_exited(
     task: Task, run: Run, event: ev.ProgramExited, now: float, limits: Limits
 ) -> Transition:
+    """Store the exit of a program, and apply the policies of its task."""
     if not is_live(run.ranks[event.rank]):
         return Transition(task)  # the agent repeats the event after a reconnect
     state = _exit_state(task, run, event)

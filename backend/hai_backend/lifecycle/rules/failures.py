@@ -46,6 +46,7 @@ def on_start_failed(
 def on_watchdog_fired(
     task: Task, run: Run, event: ev.WatchdogFired, now: float, limits: Limits
 ) -> Transition:
+    """End a run of which a rank has printed nothing for too long."""
     reason = (
         f"rank {event.rank} printed nothing for {event.silent_seconds:.0f} s"
         f" (watchdog_time {task.spec.options.watchdog_time} s)"
@@ -73,6 +74,7 @@ def on_node_reported(
 def on_launch_failed(
     task: Task, run: Run, event: ev.LaunchFailed, now: float, limits: Limits
 ) -> Transition:
+    """End a run of which a rank could not be launched."""
     rank = run.ranks[event.rank]
     if rank.state.terminated:
         return Transition(task)
@@ -89,6 +91,7 @@ def on_launch_failed(
 def on_rank_gone(
     task: Task, run: Run, event: ev.RankGone, now: float, limits: Limits
 ) -> Transition:
+    """Store that a rank is gone. End the run if its agent has disappeared without an exit of the program."""
     rank = run.ranks[event.rank]
     if rank.state.terminated:
         return Transition(task)

@@ -54,6 +54,7 @@ def apply(task: Task, event: ev.TaskRequest, now: float, limits: Limits) -> Tran
 
 
 def _apply_to_finished(task: Task, event: ev.TaskRequest) -> Transition:
+    """Apply a request to a finished task. Only labels can be changed."""
     match event:
         case ev.StopAsked():
             return Transition(task)  # it has ended already
@@ -72,6 +73,7 @@ def _apply_to_finished(task: Task, event: ev.TaskRequest) -> Transition:
 
 
 def _stop(task: Task, event: ev.StopAsked, now: float, limits: Limits) -> Transition:
+    """Stop a task: finish it if it has no run, else ask its run to save and leave, or end the run."""
     run = task.run
     if task.waiting:
         outcome = event.outcome or (Outcome.CANCELED if run is None else Outcome.STOPPED)
@@ -144,6 +146,7 @@ def _priority(task: Task, priority: Priority, by: str) -> Transition:
 
 
 def _place_run(task: Task, event: ev.RunPlaced, now: float, limits: Limits) -> Transition:
+    """Create the next run of a task on the nodes that the scheduler has chosen."""
     if not task.waiting:
         raise InvalidTransition(f"task {task.id} is {task.state.value} and cannot be placed again")
     run = Run(

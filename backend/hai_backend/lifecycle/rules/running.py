@@ -22,6 +22,7 @@ from hai_backend.lifecycle.rules.transition import (
 def on_launched(
     task: Task, run: Run, event: ev.RunLaunched, now: float, limits: Limits
 ) -> Transition:
+    """Store that the launch of the ranks has begun."""
     ranks = tuple(
         replace(r, state=RankState.BUILDING) if r.state is RankState.CREATED else r
         for r in run.ranks
@@ -56,6 +57,7 @@ def _start(task: Task, run: Run, now: float) -> Transition:
 def on_program_started(
     task: Task, run: Run, event: ev.ProgramStarted, now: float, limits: Limits
 ) -> Transition:
+    """Store that the program of a rank has started, with its environment."""
     if run.ranks[event.rank].started_at is not None:
         return Transition(task)
     lines = environment_lines(task, run, event)
@@ -69,6 +71,7 @@ def on_program_started(
 def on_acknowledged(
     task: Task, run: Run, event: ev.SuspendAcknowledged, now: float, limits: Limits
 ) -> Transition:
+    """Store that the program has noticed the request to leave. From now on it has time to save."""
     if run.acknowledged:
         return Transition(task)
     return Transition(
@@ -79,6 +82,7 @@ def on_acknowledged(
 def on_whole_life_state_changed(
     task: Task, run: Run, event: ev.WholeLifeStateChanged, now: float, limits: Limits
 ) -> Transition:
+    """Store the whole-life state, and send it to the other ranks."""
     if task.whole_life_state == event.value:
         return Transition(task)
     others = tuple(i for i in existing_ranks(run) if i != event.rank)

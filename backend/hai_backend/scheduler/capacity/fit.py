@@ -100,6 +100,7 @@ def _allocate_all(nodes: list[NodeInfo], allocation: Allocation) -> tuple[NodeIn
 
 
 def _pick_empty(pool: Pool, request: Request, count: int) -> list[NodeInfo]:
+    """Return empty nodes, chosen by topology. There must be at least `count`."""
     node_classes = pool.classes_for(request)
     empty: dict[topology.Domain, int] = {}
     for node_class in node_classes:
@@ -203,6 +204,7 @@ def _pick_releasing(pool: Pool, request: Request, task: int, count: int) -> list
 
 
 def _promise_parts(pool: Pool, request: Request, allocation: Allocation) -> tuple[NodeInfo, ...]:
+    """Allocate parts of nodes: first where there is room now, then by reservation, then by best fit."""
     ranks_left = {
         node: ranks_on(node, request, Occupancy.RELEASING) for node in pool.nodes_for(request)
     }

@@ -39,7 +39,8 @@ class Explanations:
     def explain_all(self) -> dict[int, Wait]:
         """Return one Wait for each task that was not started: first tasks that do not compete, then the queue in order.
 
-        Tasks that lack quota have positions, but are not counted in the positions of other tasks.
+        A task that lacks quota for now has a position, but does not count in the positions of other tasks. A task that
+        its quota or share can never allow has no position.
         """
         if self._all is None:
             waits = [*self._not_competing(), *self._competing()]
@@ -80,6 +81,7 @@ class Explanations:
                 yield wait
 
     def _wait_outside_queue(self, task_id: int) -> Wait | None:
+        """Return why a task is deferred or infeasible; None if it is neither."""
         entry, deferred = self._group.entries.get(task_id), self._group.deferred.get(task_id)
         if entry is not None:
             refusal, level = self._group.feasible.refusal(entry.request), entry.task.priority

@@ -82,6 +82,8 @@ def _passes(snapshot: Snapshot) -> int:
 
 
 class _Search:
+    """The search for remedies of one task."""
+
     def __init__(
         self,
         snapshot: Snapshot,
@@ -117,6 +119,7 @@ class _Search:
             yield from self._time()
 
     def _try(self, remedy: Remedy) -> TrialPass:
+        """Make a pass with the remedy applied. Raises _NoPassesLeft."""
         if self._passes_left <= 0 or not self._may_continue():
             raise _NoPassesLeft
         self._passes_left -= 1
@@ -140,6 +143,7 @@ class _Search:
         yield from self._verified(change(number))
 
     def _fewer(self) -> Iterator[Remedy]:
+        """Yield the most nodes below the requested number with which the task gets nodes."""
         requested = self._task.node_count
         if not self._task.assigned_nodes:
             yield from self._least(
@@ -155,7 +159,10 @@ class _Search:
                     return
 
     def _quota(self) -> Iterator[Remedy]:
-        """Yield the fewest nodes to add to each row that is exceeded. The row of the level comes before the total."""
+        """Yield the fewest nodes to add to each row that is exceeded.
+
+        The row of the level is searched before the row of the total.
+        """
         entry = self._current.entry
         assert entry is not None  # a task that lacks quota is in the queue
         limits = self._group.quotas.limits(*entry.account)
@@ -201,9 +208,11 @@ class _Search:
             yield from self._verified(_uncordon(self._drop_unneeded(min(chosen, key=len))))
 
     def _first_of(self, names: list[str]) -> Iterator[Remedy]:
+        """Yield the fewest nodes, from the start of the list, that suffice if they are uncordoned."""
         return self._least(lambda n: _uncordon(names[:n]), len(names))
 
     def _drop_unneeded(self, names: tuple[str, ...]) -> list[str]:
+        """Return the nodes without which the others do not suffice."""
         needed = list(names)
         for name in names if len(names) > 1 else ():
             fewer = [other for other in needed if other != name]
@@ -215,7 +224,10 @@ class _Search:
         return not self._task.assigned_nodes or name in self._task.assigned_nodes
 
     def _more_nodes(self) -> Iterator[Remedy]:
-        """Yield the fewest nodes to add to the group, up to a limit: nobody adds many nodes for one task."""
+        """Yield the fewest nodes to add to the group, up to a limit.
+
+        A cluster hardly grows by more nodes before the task gets its turn anyway.
+        """
         most = max(_MIN_NODES, 4 * self._task.node_count)
         if not self._task.assigned_nodes and candidate_nodes(self._snapshot, self._task):
             yield from self._least(lambda n: Remedy(Change.MORE_NODES, count=n), most)
@@ -291,6 +303,7 @@ def _doubling(most: int) -> Iterator[int]:
 
 
 def _between(works: Callable[[int], bool], fails: int, good: int) -> int:
+    """Return the smallest number that works, above one that fails. The search bisects."""
     while good - fails > 1:
         middle = (fails + good) // 2
         if works(middle):

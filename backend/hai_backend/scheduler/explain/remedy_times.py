@@ -35,6 +35,7 @@ def list_remedy_times(task: SchedTask, group: GroupState, now: float) -> dict[fl
 
 
 def _of_task(task: SchedTask, group: GroupState) -> Iterator[tuple[float, Cause, int]]:
+    """Yield times that depend on the queued task alone."""
     policy = group.policy
     yield task.not_before, Cause.DELAY, 0
     yield turn_at(task, policy), Cause.TURN, 0
@@ -44,12 +45,14 @@ def _of_task(task: SchedTask, group: GroupState) -> Iterator[tuple[float, Cause,
 
 
 def _immunities(entry: QueueEntry, group: GroupState) -> Iterator[tuple[float, Cause, int]]:
+    """Yield when the task may again suspend runs for which it was suspended."""
     for number in dict.fromkeys(suspension.for_task for suspension in entry.task.suspensions):
         if (allocation := group.allocations.get(number)) is not None:
             yield immune_until(entry, allocation, group.policy), Cause.PROTECTION, number
 
 
 def _of_runs(group: GroupState, now: float) -> Iterator[tuple[float, Cause, int]]:
+    """Yield times at which the protection, slice, level or merit of a run changes."""
     policy = group.policy
     for number, allocation in sorted(group.allocations.items()):
         task, precedence = allocation.task, allocation.precedence

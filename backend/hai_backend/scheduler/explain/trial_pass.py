@@ -1,6 +1,6 @@
 """One pass over a snapshot, and its result for one task. Dry runs and searches for remedies consist of such passes.
 
-The cost of a pass grows with the task's group; the size of the rest of the cluster does not matter.
+The cost of a pass grows with the task's group, and does not depend on the other groups.
 """
 
 from __future__ import annotations

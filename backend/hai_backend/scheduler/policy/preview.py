@@ -52,6 +52,7 @@ class _Decisions:
 
 
 def _decisions(snapshot: Snapshot, group: str, policy: Policy) -> _Decisions:
+    """Make a pass, and return the decisions about the tasks of a group."""
     in_group = {task.id for task in snapshot.tasks if task.group == group}
     decided = (d for d in schedule(snapshot, policy).decisions if d.task in in_group)
     decisions = sorted(decided, key=lambda d: d.task)

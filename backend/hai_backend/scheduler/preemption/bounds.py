@@ -37,6 +37,7 @@ class CapacityBound:
         self._release(_preemptible(group, entry, now, self._all_equals))
 
     def _release(self, victims: set[Allocation]) -> None:
+        """Count what is free after these runs have left."""
         freed: dict[NodeInfo, Resources] = {}
         for allocation in victims:
             for node in (node for node in allocation.nodes if node.node_class in self._free_counts):
@@ -58,6 +59,7 @@ class CapacityBound:
         return self._ranks(entry.request) < entry.request.count
 
     def _ranks(self, request: Request) -> int:
+        """Return how many ranks of a request fit within the bound."""
         return sum(
             self._ranks_on(node_class, request) for node_class in self._pool.classes_for(request)
         )

@@ -74,6 +74,7 @@ class _RelocationPlan:
         return True
 
     def _select_runs(self, node: NodeInfo) -> list[Allocation] | None:
+        """Return the runs that must leave the node, with room for them elsewhere; None if there is no such room."""
         request = self._entry.request
         needed = node.node_class.size if request.whole_nodes else request.resources
         free, found = node.future_free, list[Allocation]()
@@ -93,6 +94,7 @@ class _RelocationPlan:
         return sorted(runs, key=lambda run: (loss(run.task, policy, now), run.task.id))
 
     def _may_move(self, allocation: Allocation) -> bool:
+        """Return whether a run has had its slice and may be suspended for the task."""
         precedence, task, policy = allocation.precedence, allocation.task, self._group.policy
         if precedence is None or precedence.level > self._entry.level:
             return False
@@ -116,6 +118,7 @@ class _RelocationPlan:
         return False
 
     def _best_fit(self, gpus: int) -> Iterator[NodeInfo]:
+        """Yield partly free nodes with at least so many free GPUs, the fullest first."""
         partly_free = self._group.pool.partly_free
         for free in sorted(free for free in partly_free if free >= gpus):
             for node in islice(partly_free[free], _MAX_NODES):

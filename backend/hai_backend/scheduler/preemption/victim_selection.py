@@ -38,6 +38,7 @@ def select_victims(
     scopes = {RefusalScope.LINE}
 
     def eligible(price: Price) -> bool:
+        """Return whether a run may be suspended for the task now and frees a rank."""
         allocation = price.allocation
         if not rank_count.is_useful(allocation):
             return False
@@ -152,14 +153,17 @@ class RankCount:
         return total - self.total
 
     def add(self, victim: Allocation) -> None:
+        """Count the ranks that fit after this run has left."""
         self._victims[victim] = None
         self._recount(victim)
 
     def drop(self, victim: Allocation) -> None:
+        """Undo `add`."""
         del self._victims[victim]
         self._recount(victim)
 
     def is_useful(self, victim: Allocation) -> bool:
+        """Return whether the run is on a node that the task can use."""
         return any(map(self._suits, victim.nodes))
 
     def on_named_nodes(self) -> set[Allocation]:

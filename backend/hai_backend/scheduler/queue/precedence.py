@@ -33,8 +33,9 @@ class Protection(IntEnum):
 
 
 class Precedence(NamedTuple):
-    """The precedence of a run, valid until `until`. Within a level, the run or task with the higher merit comes
-    first.
+    """The precedence of a run, valid until `until`.
+
+    Within a level, the run or queued task with the higher merit comes first.
     """
 
     level: Priority
@@ -78,8 +79,9 @@ def compute_queued_precedence(
 def compute_run_precedence(
     task: SchedTask, weight: float, history: History, policy: Policy, now: float
 ) -> Precedence:
-    """Compute the precedence of a run. While it is protected from equals, its merit is that at the end of the
-    protection.
+    """Compute the precedence of a run that has requested `weight` nodes.
+
+    While the run is protected from equals, its merit is that at the end of the protection.
     """
     began = now if task.run_started_at is None else task.run_started_at
     level, demotion = effective_level(task, policy, now)

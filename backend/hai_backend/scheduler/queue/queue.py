@@ -84,6 +84,7 @@ class Line:
     heads: list[QueueEntry] = field(default_factory=list)  # the first of each lane, in order
 
     def add(self, entry: QueueEntry) -> None:
+        """Add a task to its lane, and update the heads."""
         lane = self.lanes[entry.lane]
         if not lane or entry.key < lane[0].key:
             if lane:
@@ -95,6 +96,7 @@ class Line:
         del self.heads[bisect_left(self.heads, head.key, key=_KEY)]
 
     def discard(self, entry: QueueEntry) -> None:
+        """Remove a task from its lane, and update the heads."""
         lane = self.lanes[entry.lane]
         at = bisect_left(lane, entry.key, key=_KEY)
         del lane[at]

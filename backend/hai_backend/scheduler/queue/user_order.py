@@ -77,7 +77,7 @@ class UserOrder:
             del self._turns[user]
 
     def update(self, now: float) -> None:
-        """Set levels and positions of all touched users."""
+        """Update the levels and positions of all users of whom something has changed."""
         for user in self._touched:
             if autos := self._queue.autos_of(user):
                 self._resolve(user, autos, now)
@@ -97,6 +97,7 @@ class UserOrder:
         return self._turns.get(entry.task.user) is entry
 
     def _give_turn(self, user: str, now: float) -> None:
+        """Give the turn of a user without nodes to the first task that could start."""
         before = self._turns.pop(user, None)
         if before is not None and now >= turn_at(before.task, self._policy):
             self._update_precedence(before, now)
@@ -115,14 +116,16 @@ class UserOrder:
         return sorted((lane[0] for lane in lanes), key=_KEY)
 
     def _could_start(self, entry: QueueEntry) -> bool:
-        """Return whether the task could start if its group were empty. Only such a task can have the turn of its
-        user.
+        """Return whether the task could start if its group were empty.
+
+        Only such a task can have the turn of its user.
         """
         limits = self._quotas.limits(*entry.account)
         feasible = self._feasible.refusal(entry.request) is None
         return feasible and allows(limits, entry.request.units)
 
     def _await_turn(self, entry: QueueEntry, now: float) -> None:
+        """Update the precedence of a task whose turn has come, or set a wake-up for its turn."""
         at = turn_at(entry.task, self._policy)
         if now >= at:
             self._update_precedence(entry, now)
@@ -130,6 +133,7 @@ class UserOrder:
             self._wakeups.set_once(at, entry.task.id, now)
 
     def _resolve(self, user: str, autos: list[QueueEntry], now: float) -> None:
+        """Set the levels of the AUTO tasks of a user."""
         possible = [w for w in autos if self._feasible.refusal(w.request) is None]
         levels = dict(auto_levels(user, possible, self._quotas))
         lowest = self.level(autos[0].task)
@@ -159,6 +163,7 @@ class UserOrder:
                 self._move(entry, key if other is entry else (*key, entry.task.id))
 
     def _move(self, entry: QueueEntry, key: Key) -> None:
+        """Move a task to another position in the queue."""
         if entry.key != key:
             self._queue.discard(entry)
             entry.key = key
@@ -168,8 +173,9 @@ class UserOrder:
 def auto_levels(
     user: str, autos: Iterable[QueueEntry], quotas: Quotas
 ) -> Iterator[tuple[QueueEntry, Priority]]:
-    """Yield the level of each queued AUTO task of a user. The first tasks get the highest level that has room for
-    them.
+    """Yield the level of each queued AUTO task of a user.
+
+    The first tasks get the highest level that has room for them.
     """
     levels = quotas.auto_levels(user)
     if len(levels) == 1:
@@ -189,8 +195,9 @@ def auto_levels(
 
 
 class _AutoLevels:
-    """The levels for tasks that use equal units. Other tasks only use more, so a level without room stays without
-    room.
+    """The levels for tasks that use equal units.
+
+    Other tasks only use more, so a level without room stays without room.
     """
 
     def __init__(self, units: int, limits: Mapping[Priority, list[Limit]]) -> None:

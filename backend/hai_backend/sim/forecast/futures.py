@@ -112,6 +112,7 @@ class Future:
         return True
 
     def _world(self) -> VirtualCluster:
+        """Return a virtual cluster in the current state of the group."""
         past = self._past
         now = past.snapshot.now
         cache = SchedulerCache(past.policy)

@@ -92,6 +92,7 @@ def _record(job: Job, simulated: SimulatedTask) -> JobRecord:
 
 
 def _simulate_task(job: Job, cluster: Cluster) -> SimulatedTask:
+    """Return the simulated task of a job."""
     ranks, gpus = cluster.shape(job)
     if ranks > cluster.nodes:
         raise ValueError(f"job {job.id} needs {ranks} nodes; the cluster has {cluster.nodes}")

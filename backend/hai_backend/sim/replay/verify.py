@@ -88,6 +88,8 @@ def verdicts_to_json(verdicts: Sequence[Verdict]) -> dict[str, Any]:
 
 
 class _Replay:
+    """The replay of one log."""
+
     def __init__(self, source: str) -> None:
         self.source = source
         self.torn = False
