@@ -69,7 +69,7 @@ class Haienv:
         return found
 
     def run(self, name: str, code: str) -> str:
-        """The output of a Python program in an environment."""
+        """Run a Python program in an environment, and return its output."""
         python = self.get(name).path / "bin" / "python"
         done = subprocess.run([python, "-c", code], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
@@ -85,7 +85,7 @@ def haienv(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wheelhouse: Path, cache: Path
 ) -> Haienv:
     """haienv with a private root; packages come from the wheelhouse, never from the network."""
-    root = tmp_path / "ro ot"  # a blank: paths may have some
+    root = tmp_path / "ro ot"  # paths may have blanks
     for name in ("HF_ENV_NAME", "HF_ENV_OWNER", "HAIENV_PY", "CONDA_PREFIX", "UV_CONFIG_FILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HAIENV_HOME", str(root))
@@ -211,7 +211,7 @@ def run_shell(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """Hashes of all files and targets of all links in a folder."""
+    """Return the hashes of all files and the targets of all links in a folder."""
     return {
         str(path.relative_to(folder)): os.readlink(path)
         if path.is_symlink()

@@ -248,7 +248,9 @@ def test_a_damaged_archive_is_refused_and_leaves_nothing(
         for damaged in (complete[:part], complete[:part] + flipped + complete[part + 1 :]):
             bad.write_bytes(damaged)
             if (code := haienv("import", bad, "two").code) == 0:
-                haienv.ok("verify two")  # what is not in the lock may differ, as a description
+                haienv.ok(
+                    "verify two"
+                )  # data that are not in the lock, such as a description, may differ
                 haienv.ok("remove two --yes")
             assert code in (0, 1, 2)
             assert not any((haienv.home.user_dir / ".building").iterdir())
@@ -264,7 +266,7 @@ def legacy_database(path: Path, rows: dict[str, Any], table: str = "haienv") -> 
 
 
 def pickled(protocol: int, **facts: Any) -> bytes:
-    """An object of a class that is not installed here."""
+    """Return a pickled object of a class that is not installed here."""
     import sys
 
     module = ModuleType("haienv_client_model")

@@ -63,7 +63,7 @@ def test_push_and_pull_keep_the_lock(
     assert "`haienv list --remote` shows them" in haienv("pull bsae --json").error["message"]
     nobody = haienv.ok("list --remote -u zoe").err
     assert "zoe has no environments that you can see on the cluster" in nobody
-    # As if it were theirs.
+    # As if another user owned it.
     shutil.copytree(cluster.root / OWNER, cluster.root / "aaa", symlinks=True)
     haienv.ok("push top")
     remote = read_environment(cluster, OWNER, "top")

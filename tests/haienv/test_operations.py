@@ -37,7 +37,9 @@ def test_upgrade_prints_what_it_changes(haienv: Any) -> None:
     haienv.ok("install base 'fast>=1'")
     assert haienv.ok("upgrade base --dry-run").out == "replace  fast 1.0 -> 2.0\n"
     haienv.ok("upgrade base")
-    plan = haienv.ok("upgrade top --json").json["plan"]  # on other ground everything is judged anew
+    plan = haienv.ok("upgrade top --json").json[
+        "plan"
+    ]  # on another base, the plan lists every package
     assert [(step["action"], step["name"]) for step in plan] == [("install", "plain")]
 
 
@@ -225,7 +227,7 @@ def test_current_names_take_precedence_over_legacy_names(haienv: Any) -> None:
     system = haienv.as_user("system")
     system.ok("create 202111 --no_extend tool --visibility public")
     ann = haienv.as_user("ann")
-    assert ann.ok("freeze py3-202111 --json").json == {"tool": "1.0"}  # as HAI called it
+    assert ann.ok("freeze py3-202111 --json").json == {"tool": "1.0"}  # the name in HAI
     ann.ok("create py3-202111 --no_extend plain==1.0")
     assert ann.ok("freeze py3-202111 --json").json == {"plain": "1.0"}
     ann.ok("install py3-202111 fast==1.0")

@@ -27,7 +27,7 @@ def test_a_listing_is_complete_during_another_listing(incoming: Contents) -> Non
     for name in ("a", "b"):
         incoming.put(name, memoryview(b"xy"))
     with os.scandir(incoming.folder) as other:
-        next(other, None)  # btrfs: of what was there when it was opened
+        next(other, None)  # on btrfs, a listing has only entries that are older than its descriptor
         assert sorted(incoming.list_names()) == ["a", "b"]
         assert incoming.count_bytes() == 4
 

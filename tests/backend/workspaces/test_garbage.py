@@ -44,7 +44,7 @@ def test_of_revisions_by_programs_the_last_of_each_hour_is_retained(tmp_path: Pa
     """Revisions that people pushed, tagged or pinned are retained as well. No retained revision changes."""
     make_directories(tmp_path / "u" / "w", 0)
     files = WorkspaceFiles(tmp_path / "u" / "w", 0)
-    for number in range(1, 61):  # of ten minutes each, from 0:10 to 10:00
+    for number in range(1, 61):  # one revision in ten minutes, from 0:10 to 10:00
         (files.tree / "log").write_text("x" * number)
         (files.tree / f"only-in-{number}").write_text(str(number))
         (files.tree / f"only-in-{number - 1}").unlink(missing_ok=True)

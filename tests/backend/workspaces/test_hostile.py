@@ -252,7 +252,7 @@ async def test_parents_that_are_links_are_never_followed(service, tmp_path: Path
         await pusher.push({"d/f": b"new", "d/g": b"new"})
     assert refused.value.reason == "REVISION_CHANGED"
     assert describe_tree(outside) == {}
-    assert await pusher.tree() == {}  # the link leads out, so it is none of ours
+    assert await pusher.tree() == {}  # the link leads outside, so no revision contains it
     await pusher.lease()
     await pusher.push({"d/f": b"new"})
     assert describe_tree(outside) == {}

@@ -192,7 +192,7 @@ def test_tags_of_deleted_revisions_are_deleted(tmp_path) -> None:
         push(files, {"a": b"y"}, {"a": b"x"}, 1)
         tags.tag(files, "best", 1, force=False)
         with files.index.transaction() as db:
-            db.execute("DELETE FROM revisions WHERE number < 2")  # as it does
+            db.execute("DELETE FROM revisions WHERE number < 2")  # as an older server does
         garbage.collect(files, pinned=(), running=(), before=1e9)
         assert files.index.fetch_rows("SELECT count(*) FROM entries WHERE gone != 0") == [(0,)]
         assert tags.tag(files, "best", 2, force=False).tags == ("best",)

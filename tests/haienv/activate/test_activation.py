@@ -30,7 +30,9 @@ NAMES = (
 )
 values = st.text(" :=/.'\"$`\\!*?[]{}()<>|&;~#%@^-ab\té", max_size=12)
 directories = st.lists(values.map(lambda v: "/" + v.replace(":", "").replace("\t", "")), max_size=3)
-before = st.text(" :=/.'\"$`\\!*?[]{}()<>|&;~#%@^-ab\t\né", max_size=12)  # of shells: lines too
+before = st.text(
+    " :=/.'\"$`\\!*?[]{}()<>|&;~#%@^-ab\t\né", max_size=12
+)  # of shells: a value may have several lines
 starts = st.fixed_dictionaries({
     name: st.tuples(st.sampled_from(["set", "exported"] if name == "PATH" else ["no", "set", "exported"]), before)
     for name in NAMES
@@ -108,7 +110,7 @@ def _set(shell: str, name: str, state: str, value: str) -> str:
 
 
 def parse_dumps(output: bytes) -> tuple[list[str], list[str]]:
-    """The dumps before and after."""
+    """Return the variables before and after."""
     fields = output.decode().split("\0")[:-1]
     triples = ["\0".join(fields[i : i + 3]) for i in range(0, len(fields), 3)]
     middle = triples.index("=\0=\0=")

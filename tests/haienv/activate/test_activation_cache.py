@@ -22,7 +22,7 @@ ODD = 'it\'s "a" $b `c` \\ é=:;'
 
 @dataclass(frozen=True)
 class Activator:
-    """Runs `source haienv NAME` in a new shell; each run of Python is counted in a mark file."""
+    """Runs `source haienv NAME` in a new shell, and counts the runs of Python in a file."""
 
     shell: str
     bin_dir: Path
@@ -30,7 +30,7 @@ class Activator:
     variables: dict[str, str]
 
     def __call__(self, name: str, **variables: str) -> tuple[str, int]:
-        """The active environment (empty if none), and how often Python ran."""
+        """Return the active environment (empty if there is none), and the number of runs of Python."""
         self.mark.write_text("")
         file = self.bin_dir / ("haienv.fish" if self.shell == "fish" else "haienv")
         text = f'source {quote(str(file))} {quote(name)}\necho "$HF_ENV_NAME $HF_ENV_OWNER $WITH"\n'

@@ -74,7 +74,7 @@ def test_a_prefix_that_another_command_creates_is_not_touched(haienv: Any, log: 
     haienv.ok("create one --conda gcc -p 3.11")
     prefix = haienv.home.user_dir / ".conda" / prefix_name(haienv)
     (prefix / DONE_MARK).unlink()
-    with build_directory(haienv.home) as work:  # by a process that lives
+    with build_directory(haienv.home) as work:  # of a running process
         (work / prefix.name).touch()
         busy = haienv("create two --conda gcc -p 3.11")
         assert (busy.code, "is creating the same conda prefix" in busy.err) == (1, True)
@@ -93,7 +93,7 @@ def test_a_prefix_in_use_is_not_deleted(haienv: Any, log: Path) -> None:
     haienv.ok("remove two --yes")
     aged = time.time() - 8 * 86400
     os.utime(haienv.home.user_dir / ".conda" / prefix_name(haienv) / DONE_MARK, (aged, aged))
-    create_prefix(haienv.home, ["python=3.11", "gcc"], [])  # somebody begins to stand on it
+    create_prefix(haienv.home, ["python=3.11", "gcc"], [])  # an environment extends the prefix now
     assert find_garbage(haienv.home, 7) == []
 
 

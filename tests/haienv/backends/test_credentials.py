@@ -111,7 +111,7 @@ def test_later_commands_take_credentials_from_netrc_or_variables(
         monkeypatch.setenv("WORKER_PASSWORD", SECRET)
         user = "worker:${WORKER_PASSWORD}@"
     haienv.ok("create one --no_extend", f"plain @ http://{user}{private_index}/{WHEEL}")
-    for cache in ("first", "second"):  # nothing is known of it there
+    for cache in ("first", "second"):  # an empty cache
         monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / cache))
         haienv.ok("upgrade one")
     (tmp_path / "lock").write_text(haienv.ok("lock one").out)

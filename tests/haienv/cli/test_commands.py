@@ -173,7 +173,9 @@ def test_verify_finds_changed_missing_and_added_files(haienv: Any) -> None:
     site = haienv.get("one").sites[0]
     for path in (site, site / "fast", site / "fast" / "__init__.py", site / "tool"):
         path.chmod(0o755)
-    (site / "fast" / "__init__.py").unlink()  # a new file: the old one is shared with the cache
+    (
+        site / "fast" / "__init__.py"
+    ).unlink()  # the old file is shared with the cache, so a new one replaces it
     (site / "fast" / "__init__.py").write_text("changed")
     (site / "tool" / "__init__.py").unlink()
     (site / "extra.py").write_text("")
@@ -202,7 +204,7 @@ def test_truncated_bytecode_is_not_kept(haienv: Any) -> None:
     haienv.ok("create one --no_extend fast")
     found = haienv.get("one")
     usual = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (64, usual[1]))  # a write beyond is cut off
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, usual[1]))  # longer writes are truncated
     try:
         compile_modules(found.path / "bin" / "python", found.sites[0])
     finally:
@@ -328,7 +330,7 @@ def test_install_a_project_in_place(haienv: Any, tmp_path: Path) -> None:
     assert haienv("export one", tmp_path / "one.tar").code == 1
     haienv.ok("install one tool")
     assert haienv.run("one", "import inplace, tool; print(inplace.VERSION)") == "2"
-    project.rename(tmp_path / "elsewhere")  # nothing can be resolved with it any more
+    project.rename(tmp_path / "elsewhere")  # the project cannot be resolved any more
     assert haienv("install one plain").code == 1
     haienv.ok("uninstall one inplace")
     assert haienv.ok("freeze one --json").json == {"tool": "1.0"}

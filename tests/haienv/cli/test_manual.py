@@ -15,7 +15,7 @@ def test_every_command_line_of_the_page(haienv: Any) -> None:
     commands = [shlex.split(line.removeprefix("$ haienv ")) for line in lines]
     assert len(commands) > 20
     for arguments in commands:
-        if arguments[0] != "run":  # it takes this process's place
+        if arguments[0] != "run":  # `run` replaces this process
             haienv.ok("", *arguments)
 
 

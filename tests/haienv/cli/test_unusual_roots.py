@@ -1,4 +1,4 @@
-"""Deep chains of parents, long non-ASCII paths, read-only roots, and accounts without a name."""
+"""haienv works with deep chains of parents, long paths, read-only roots, and accounts without a name."""
 
 from __future__ import annotations
 

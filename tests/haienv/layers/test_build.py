@@ -51,7 +51,7 @@ def test_programs_named_like_those_of_uv_are_kept(
     haienv: Any, tmp_path: Path, make_wheel: Callable[..., Path]
 ) -> None:
     haienv.monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path / "wheels"))
-    name = "activate-global-completion"  # argcomplete has such a one
+    name = "activate-global-completion"  # argcomplete has a program of this name
     make_wheel("complete", "1.0", more={f"complete-1.0.data/scripts/{name}": "#!python\nprint()\n"})
     haienv.ok("create base --no_extend complete")
     haienv.ok("verify base")
@@ -178,7 +178,7 @@ def test_an_unsupported_path_of_python_is_refused(haienv: Any, tmp_path: Path, f
 def test_the_same_contents_are_one_layer_and_files_are_shared(
     haienv: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("UV_LINK_MODE", "hardlink")  # file systems that share blocks do so unseen
+    monkeypatch.setenv("UV_LINK_MODE", "hardlink")  # shared blocks are not visible in stats
     haienv.ok("create one --no_extend fast tool")
     haienv.ok("create two --no_extend fast tool")
     haienv.ok("create three --no_extend fast")

@@ -18,7 +18,7 @@ from haienv.layers.packing import read_image
 
 
 def images(haienv: Any, name: str) -> dict[str, str]:
-    """Hashes of images by environment, from the output of `pack`."""
+    """Return the hashes of images by environment, from the output of `pack`."""
     return {e["environment"]: e["sha256"] for e in haienv.ok(f"pack {name} --json").json["layers"]}
 
 
@@ -91,7 +91,7 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[str], object]]:
 def test_a_full_disk_leaves_no_image_without_bytecode(
     haienv: Any, small_disk: Any, tmp_path: Path, make_wheel: Callable[..., Path]
 ) -> None:
-    """Bytecode is written first: Pythons differ in what they leave on a full disk, and the image itself might fit."""
+    """The disk becomes full while bytecode is written, where versions of Python leave different files."""
     haienv.monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path / "wheels"))
     make_wheel("big", "1.0", more={"big/text.py": f"TEXT = '{'x' * 1_500_000}'\n"})
     haienv.ok("create one --no_extend big")

@@ -1,4 +1,4 @@
-"""Files with requirements are read like the tools that define them do, or refused with one sentence."""
+"""haienv reads files with requirements as the tools that define them do, or refuses them with one sentence."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_readers_see_complete_environments_only(haienv: Any) -> None:
 def test_doctor_keeps_a_layer_that_came_into_use(haienv: Any) -> None:
     haienv.ok("create one --no_extend fast")
     layer = haienv.get("one").path
-    shutil.rmtree(haienv.home.user_dir / "one")  # as if it had never been: its create was killed
+    shutil.rmtree(haienv.home.user_dir / "one")  # as if the process of `create` had been killed
     (layer / "used").unlink()
     found = find_problems(haienv.home)
     assert [each.path for each in found] == [str(layer)]

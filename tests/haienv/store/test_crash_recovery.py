@@ -1,7 +1,7 @@
 """kill -9 at every step: a child process is killed just before its n-th change of the file system, for every n.
 
-Steps are told by Python's audit events, so that no command can gain one that is not tried. Whatever the moment:
-what is listed is whole, `doctor --fix` leaves nothing behind, and the command succeeds when it is repeated.
+Audit events of Python count the steps, so the test also covers steps that a command gains later. At every step,
+listed environments are complete, `doctor --fix` deletes all leftovers, and the repeated command succeeds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from haienv.store.registry import list_environments_of
 
 START = "create one --no_extend fast tool"
 CHANGES = ("os.rename", "os.mkdir", "os.symlink", "os.remove", "os.rmdir", "subprocess.Popen")
-TOUCHES = ("os.chmod", "os.chown", "os.utime")  # nobody looks at what is being built
+TOUCHES = ("os.chmod", "os.chown", "os.utime")  # nobody reads files that are being built
 
 
 def killed_at(step: int, line: str) -> bool:
@@ -55,8 +55,8 @@ def _die_at(step: int) -> None:
         opens = event == "open" and remaining > 0 and _writes(arguments)
         if (event in CHANGES or touches or opens) and count():
             os.kill(os.getpid(), signal.SIGKILL)
-        if opens and count():  # killed with the file open, and nothing written yet
-            with suppress(OSError, TypeError):  # told of a descriptor, perhaps
+        if opens and count():  # killed after it opened the file, before it wrote
+            with suppress(OSError, TypeError):  # the argument may be a descriptor
                 os.open(arguments[0], arguments[2], 0o600)
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -90,7 +90,7 @@ def _writes(arguments: tuple[Any, ...]) -> bool:
 
 
 def require_complete(haienv: Any) -> dict[str, str]:
-    """Name to layer and visibility; fails if a listed environment is incomplete."""
+    """Return layer and visibility by name. Fail if a listed environment is incomplete."""
     found = list(list_environments_of(haienv.home, haienv.home.user))
     for each in found:
         assert each.is_ready, f"{each}: {each.fault}"
@@ -112,7 +112,7 @@ def require_nothing_left(haienv: Any) -> None:
     used |= {each.metadata.previous for each in list_environments_of(haienv.home, haienv.home.user)}
     retired = {
         path.parent.name for path in (user_dir / ".layers").glob("*/used")
-    }  # gc takes them later
+    }  # gc deletes them later
     assert {path.name for path in (user_dir / ".layers").glob("*")} <= used | retired
 
 
@@ -134,9 +134,9 @@ def test_killed_at_every_step(haienv: Any, line: str, undo: str) -> None:
     if "bob" in line:
         haienv.as_user("bob").ok("create base --no_extend fast==1.0 --visibility public")
         haienv.as_user("ann")
-    if "bare" in line:  # each of its files is a step
+    if "bare" in line:  # each file of the layer is a step
         haienv.ok("create bare --no_extend")
-    if "old" in line:  # it has fast 1.0, and would take 2.0
+    if "old" in line:  # it has fast 1.0, and would install 2.0
         haienv.ok("create old --no_extend fast==1.0")
         haienv.ok("install old fast>=1")
     before = require_complete(haienv)
@@ -148,7 +148,7 @@ def test_killed_at_every_step(haienv: Any, line: str, undo: str) -> None:
             haienv.home
         ) == reverse_dependencies.list_needed_marks(haienv.home)
         assert require_complete(haienv) == after
-        if after != before:  # else the next try is the repetition
+        if after != before:  # otherwise the next step repeats the command
             haienv.ok(undo)
             assert require_complete(haienv) == before
         step += 1

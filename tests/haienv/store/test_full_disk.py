@@ -59,7 +59,7 @@ def test_a_full_disk_leaves_nothing_incomplete(small: Haienv, remaining_bytes: i
 
 
 def snapshot(haienv: Haienv) -> set[str]:
-    """Environments and build directories."""
+    """Return the environments and the build directories."""
     root = haienv.home.root
     return {
         str(path.relative_to(root))

@@ -128,7 +128,7 @@ def test_a_parent_removed_during_the_creation_of_its_child(haienv: Any) -> None:
     bob = haienv.as_user("bob")
     bob.ok("create top --extend base[ann]")
     layer.rename(layer.with_name("away"))
-    assert bob("clone top two").code == 1  # its parent is gone: broken
+    assert bob("clone top two").code == 1  # its parent is missing, so it is broken
     layer.with_name("away").rename(layer)
     top = bob.get("top").path
     from haienv import operations

@@ -142,7 +142,7 @@ def test_read_only_commands_never_run_code_of_others(haienv: Any, tmp_path: Path
     for line in READ_ONLY_COMMANDS:
         ann.ok(line)
         assert not executed.exists(), line
-    assert ann("verify 'trap[mallory]'").code == 1  # what was put there is told
+    assert ann("verify 'trap[mallory]'").code == 1  # the added files are reported
     here = Home.from_environ()
     assert compute_activation(here, find_by_reference(here, parse_reference("trap"))).prompt
     assert [row[0] for row in get_envs("mallory")] == ["mallory"]

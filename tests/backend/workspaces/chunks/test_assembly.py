@@ -1,4 +1,4 @@
-"""A large file that several pushes bring, that was truncated, or that the garbage collection meets becomes complete."""
+"""A large file becomes complete despite concurrent pushes, truncation and garbage collection."""
 
 from __future__ import annotations
 

@@ -344,7 +344,7 @@ async def test_the_quota_covers_all_workspaces_and_is_checked_before_contents_ar
         assert b.sent_bytes == 0
         await b.push({"f": b"y" * 2000})
         assert (await client.workspaces.get("b")).quota_bytes == 10_000
-        for letter in b"xyz":  # old versions never stand in the way of new ones
+        for letter in b"xyz":  # old versions do not prevent new ones
             await a.push({"f": bytes([letter]) * 3500})
         assert (await client.workspaces.get("a")).stored_bytes < 10_000
 
@@ -359,7 +359,7 @@ async def test_concurrent_pushes_share_one_quota(tmp_path: Path) -> None:
             with pytest.raises(LimitReached) as refused:
                 await b.push({"f": b"y" * 6000})
             assert "4000 are left" in str(refused.value)
-        await b.push({"f": b"y" * 6000})  # the other one broke
+        await b.push({"f": b"y" * 6000})  # the other push was interrupted
 
 
 async def test_files_can_be_removed_above_the_quota(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def test_only_bytes_in_the_file_count_as_written(tmp_path: Path) -> None:
     }
     stream = StreamedFile(create(tmp_path / "f"))
     assert stream.write_next(positions, contents) == []
-    written = stream.take_written()  # the last blocks may still be under way
+    written = stream.take_written()  # the last blocks may still be pending
     assert [*positions[: len(written)]] == written
     assert len(written) < len(positions)
     stream.finish()

@@ -291,7 +291,7 @@ async def test_lost_events_cause_a_complete_scan(
     service_in_memory: WorkspaceService, monkeypatch: pytest.MonkeyPatch, only_events
 ) -> None:
     async with follow_workspace(service_in_memory) as follower:
-        for name in ("x", "y") * MOST_EVENTS:  # the loop stands still meanwhile
+        for name in ("x", "y") * MOST_EVENTS:  # the event loop does not run meanwhile
             (follower.tree / name).touch()
         (follower.tree / "late").mkdir()
         (follower.tree / "late" / "file").write_text("1")
