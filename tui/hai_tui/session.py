@@ -35,7 +35,7 @@ QUEUE_SECONDS = 5.0
 
 HISTORY = 2000
 """The number of newest finished tasks that are loaded at the start. A filter asks the server for more."""
-_PAGE = 500
+_PAGE = 500  # finished tasks per request
 
 
 def connect(profile: Profile) -> Client:
@@ -65,7 +65,7 @@ class Session:
         self.profile = profile
         self.link = Link(profile.server, clock)
         self.caller = Caller()
-        self.info: ServerInfo | None = None
+        self.info: ServerInfo | None = None  # None until the server has answered
         self.skew = 0.0  # the server's clock less ours
         self._clock, self._connect = clock, connect
         self._on_changed, self._on_identified, self._on_failed = on_changed, identified, on_failed
@@ -116,6 +116,7 @@ class Session:
             await self._client.close()
 
     async def _open(self) -> None:
+        """Import the clients in a thread, connect, and start the jobs of the session."""
         await asyncio.to_thread(_import_clients)
         from hai_tui.feed.task_model import TaskModel
 
@@ -132,6 +133,7 @@ class Session:
         self.spawn(self._queue())
 
     async def _watch(self) -> None:
+        """Apply the changes of all tasks to the model."""
         from hai_tui.feed.reconnecting_stream import ReconnectingStream
 
         client, model = await self.client(), self._model
@@ -143,6 +145,7 @@ class Session:
         await ReconnectingStream(self.link, reopen, self._apply).run()
 
     def _apply(self, answer: WatchTasksResponse) -> None:
+        """Apply an answer of the watch. Start again if the server has another database."""
         from hai.client.errors import Unreachable
 
         assert self._model is not None

@@ -21,7 +21,8 @@ from hai_tui.cli.settings import Settings
 from hai_tui.i18n import text
 
 FAILURE, USAGE, INTERRUPTED = 1, 2, 130
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)  # no space left, or quota exceeded
+# click's words for an integer with limits, and ours
 _CLICK_INTEGER, _INTEGER = "a valid integer range", "a whole number"
 
 _CODES: tuple[tuple[type[Exception], int], ...] = (
@@ -74,6 +75,7 @@ def print_error(error: Exception, *, as_json: bool, subject: str = "") -> None:
 
 
 def _facts(error: Exception) -> dict[str, Any]:
+    """Return the fields of the error for JSON output: reason, message, hint, exit code, and its lists."""
     facts = {"reason": "INTERNAL", "message": "", "hint": "", "exit_code": exit_code(error)}
     error = errors.explain_error(error)
     match error:
@@ -104,6 +106,7 @@ def _facts(error: Exception) -> dict[str, Any]:
 
 
 def _error_lists(error: Exception) -> dict[str, Any]:
+    """Return the violations or the candidates of an error."""
     if isinstance(error, errors.Invalid):
         return {
             "violations": [
@@ -136,6 +139,7 @@ def _join_violations(error: errors.Invalid) -> str:
 
 
 def _details(error: Exception) -> list[str]:
+    """Return further lines of the error: violations that the first line does not name, or candidates."""
     if isinstance(error, errors.Invalid):
         lines = [str(violation) for violation in error.violations]
         is_listed = _headline(error, error.message) != error.message
@@ -146,6 +150,7 @@ def _details(error: Exception) -> list[str]:
 
 
 def _usage_message(error: click.UsageError) -> str:
+    """Return click's message in the style of our own messages: in lower case, without a full stop."""
     message = error.format_message().strip().replace(_CLICK_INTEGER, _INTEGER)
     return message[:1].lower() + message[1:].removesuffix(".")
 

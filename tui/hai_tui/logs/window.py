@@ -64,6 +64,7 @@ class Window:
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self.max_bytes = max_bytes
         self._parts: deque[_Part] = deque()
+        # By run and rank: the part that has the progress bar, and its index there
         self._progress_bars: dict[tuple[int, int], tuple[_Part, int]] = {}
         self.bytes = 0
 
@@ -109,6 +110,7 @@ class Window:
             self._parts.append(_Part(self.end if begin is None else begin, end))
         part = self._parts[-1]
         part.end = end
+        # `first` is the index of the part's first line, `old` the number of its lines before this call
         first, old = len(self) - len(part.lines), len(part.lines)
         replaced = [position for line in lines if (position := self._add(part, line)) is not None]
         after = len(part.lines) - old

@@ -25,6 +25,7 @@ Keep = Callable[[list["TaskRow"], float], list["TaskRow"]]
 Holds = Callable[["TaskRow", float], bool]
 
 _SPAN = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")
+# A value of `status:` -> the statuses that it matches
 _STATUSES: Mapping[str, tuple[str, ...]] = {
     "waiting": ("WAITING_INIT",), "queued": ("WAITING_INIT", "SUSPENDED", "HELD"),
     "suspended": ("SUSPENDED", "HELD"), "held": ("HELD",),
@@ -36,6 +37,7 @@ _STATUSES: Mapping[str, tuple[str, ...]] = {
     "succeeded": ("SUCCEEDED",), "failed": ("FAILED",), "stopped": ("STOPPED",),
     "canceled": ("CANCELED",), "cancelled": ("CANCELED",),
 }  # fmt: skip
+# A value of `status:` -> the term for the server, which matches at least these tasks
 _SERVER_TERMS = {
     "waiting": "state:waiting", "queued": "state:queued", "suspended": "state:suspended",
     "held": "state:queued", "running": "state:running", "starting": "state:running",
@@ -43,6 +45,7 @@ _SERVER_TERMS = {
     "succeeded": "outcome:succeeded", "failed": "outcome:failed", "stopped": "outcome:stopped",
     "canceled": "outcome:canceled", "cancelled": "outcome:canceled",
 }  # fmt: skip
+# A key that compares numbers -> the number of a task
 _NUMBER_VALUES: Mapping[str, Callable[[Task], float]] = {
     "nodes": lambda t: t.node_count,
     "runs": lambda t: t.run_count,
@@ -51,17 +54,19 @@ _NUMBER_VALUES: Mapping[str, Callable[[Task], float]] = {
     "place": lambda t: t.waiting.queue_place,
     "id": lambda t: t.id,
 }
+# A key whose value must be equal -> the value of a task
 _EXACT_VALUES: Mapping[str, Callable[[TaskRow], str]] = {
     "user": lambda f: f.user,
     "group": lambda f: f.task.group,
     "zone": lambda f: f.task.zone,
     "type": lambda f: f.task.task_type,
 }
+# A key whose value must contain the text -> the value of a task
 _SUBSTRING_VALUES: Mapping[str, Callable[[TaskRow], str]] = {
     "name": lambda f: f.name,
     "why": lambda f: _reason_text(f.task).lower(),
 }
-_SERVER_KEYS = ("user", "group", "type")
+_SERVER_KEYS = ("user", "group", "type")  # keys that the server knows, too
 _ALIASES = {
     "state": "status", "outcome": "status", "is": "status", "tags": "tag", "star": "starred",
 }  # fmt: skip
@@ -116,6 +121,7 @@ def make_term(term_text: str, me: str) -> Term:
 
 
 def _make_keyed_term(key: str, relation: str, values: Sequence[str], me: str) -> Term:
+    """Return the term for a key, such as `status` in `status:failed`. Raise FilterError."""
     if key in ("age", "used"):
         return _span(key, relation, ",".join(values))
     if key in _NUMBER_VALUES and (relation != ":" or key != "id"):
@@ -182,6 +188,7 @@ def _parse_number(key: str, value: str) -> float:
 
 
 def _span(key: str, relation: str, value_text: str) -> Term:
+    """Return a term that compares an age, or the time for which a task has held nodes."""
     found = _SPAN.fullmatch(value_text)
     if not found or not any(found.groups()):
         raise FilterError(text("filter.span", value=value_text))

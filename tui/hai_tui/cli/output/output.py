@@ -88,7 +88,7 @@ def note_warnings(settings: Settings, *warnings: str) -> None:
 
 
 def note_lost_connection(settings: Settings) -> Callable[[HaiError], None]:
-    """Return a callback for streams, which notes that the server does not answer."""
+    """Return a callback for streams. It notes that the server does not answer."""
     return lambda error: note(settings, text("follow.lost", error=error.message))
 
 

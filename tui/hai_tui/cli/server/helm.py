@@ -143,6 +143,7 @@ def _require_installed(program: str) -> None:
 
 
 def _require_success(program: str, completed: Completed) -> str:
+    """Return the output. Raise the error that matches the message of the program if it has failed."""
     if completed.code == 0:
         return completed.out
     output_lines = _error_message(completed.err) or f"exit code {completed.code}"

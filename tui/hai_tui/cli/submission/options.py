@@ -158,6 +158,7 @@ def _field_path(assignment: str) -> str:
 
 
 def _inherit_environment(settings: Settings, spec: TaskSpec) -> None:
+    """Let the task use the environment that is active in this shell."""
     name, owner = os.environ.get("HF_ENV_NAME"), os.environ.get("HF_ENV_OWNER")
     if name:
         spec.options.py_venv = f"{name}[{owner}]" if owner else name
@@ -173,6 +174,7 @@ def read_variables(files: Sequence[str], assignments: Sequence[str]) -> dict[str
 
 
 def _read_file(file: str) -> dict[str, str]:
+    """Read the variables of an --env-file. Raise UsageError for an invalid line."""
     result: dict[str, str] = {}
     for number, line in enumerate(Path(file).read_text("utf-8-sig").splitlines(), 1):
         name, equals, value = line.strip().partition("=")
@@ -185,6 +187,7 @@ def _read_file(file: str) -> dict[str, str]:
 
 
 def _read_variable(assignment: str) -> tuple[str, str]:
+    """Parse NAME=VALUE; NAME alone is copied from this shell. Raise UsageError."""
     name, equals, value = assignment.partition("=")
     if not name:
         raise click.UsageError(f"{assignment!r} names no variable; write NAME=VALUE")

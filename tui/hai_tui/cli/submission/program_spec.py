@@ -112,6 +112,7 @@ def program_spec(kind: str, argv: Sequence[str]) -> TaskSpec:
 
 
 def _program(kind: str, file: str, parameters: Sequence[str]) -> ProgramSpec:
+    """Return the program. Without the usual suffix of its file, its interpreter is named explicitly."""
     from hai.v1.task_spec_pb2 import ProgramSpec
 
     workspace, entrypoint = _workspace_and_entrypoint(kind, file)

@@ -55,6 +55,7 @@ def _require_valid(specs: Sequence[TaskSpec]) -> None:
 
 
 async def _dry_run(client: Client, settings: Settings, specs: Sequence[TaskSpec]) -> int:
+    """Print what the scheduler would do with each task. Return the first exit code that is not 0."""
     from hai_tui.views.dry_run import as_data, as_yaml, exit_code
 
     first_failure = 0
@@ -79,6 +80,7 @@ def note_ineffective_options(settings: Settings, spec: TaskSpec) -> None:
 
 
 async def _create_all(client: Client, settings: Settings, sweep: Sweep) -> list[Task]:
+    """Create the tasks one after the other, and report each. With `at_most`, a task waits for an earlier one to end."""
     tasks: list[Task] = []
     try:
         for index, spec in enumerate(sweep.specs):
@@ -98,7 +100,10 @@ async def _create_all(client: Client, settings: Settings, sweep: Sweep) -> list[
 
 
 async def _create(client: Client, spec: TaskSpec, tasks: list[Task]) -> None:
-    """Create a task. On Ctrl-C wait a moment for the answer, because the server may have created it already."""
+    """Create a task and append it to `tasks`.
+
+    On Ctrl-C wait a moment for the answer, because the server may already have created the task.
+    """
     import asyncio
 
     creation = asyncio.ensure_future(client.tasks.create(spec))
@@ -119,6 +124,7 @@ def _report_submitted(settings: Settings, task: Task, spec: TaskSpec, *, alone: 
 
 
 def _print_tasks(settings: Settings, specs: Sequence[TaskSpec], tasks: Sequence[Task]) -> None:
+    """Print the created tasks unless a sentence was printed for each, and say where creation stopped."""
     from hai_tui.views.tasks import TASKS
 
     if len(specs) > 1 and not settings.sentences:

@@ -99,6 +99,7 @@ def make_sweep(specs: Sequence[TaskSpec], options: Mapping[str, Any]) -> Sweep:
 
 
 def _index_range(found: re.Match[str]) -> range:
+    """Return the indexes of one part of an array, at most one more than allowed."""
     first, last, step = int(found[1]), int(found[2] or found[1]), int(found[3] or 1)
     return range(first, min(last, first + _MAX_TASKS * step) + 1, step)
 
@@ -118,6 +119,7 @@ def _require_possible(array: Array | None, each: Sequence[Each], files: int) -> 
 
 
 def _make_elements(array: Array | None, each: Sequence[Each]) -> list[Element]:
+    """Return the elements. Their labels are the values if these are plain and distinct, else numbers."""
     if array:
         rows: list[tuple[int, dict[str, str]]] = [(index, {}) for index in array.indexes]
     else:

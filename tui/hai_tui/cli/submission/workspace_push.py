@@ -48,6 +48,7 @@ def is_reference(workspace: str) -> bool:
 
 
 def _workspace_root(folder: Path) -> Path | None:
+    """Return the workspace directory that contains the folder; None if there is none."""
     resolved = folder.resolve()
     return next(
         (each for each in (resolved, *resolved.parents) if (each / _MARKER).is_file()), None
@@ -74,6 +75,7 @@ def _push_workspace(settings: Settings, root: Path) -> str:
 
 
 def _failure_reason(done: subprocess.CompletedProcess[str], report: dict[str, Any]) -> str:
+    """Say why `haiworkspace push` has failed."""
     if report.get("conflicts"):
         return f"{len(report['conflicts'])} files have changed on both sides"
     if problems := report.get("problems"):

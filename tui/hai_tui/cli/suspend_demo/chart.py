@@ -36,6 +36,7 @@ def draw_chart(bars: Sequence[Bar], width: int = 72) -> list[str]:
 
 
 def _mark_at(bars: Sequence[Bar], node: str, time: float) -> str:
+    """Return the letter of the task that has the node at that time."""
     for bar in bars:
         if bar.node == node and bar.begin <= time < bar.end:
             is_leaving = bar.suspend_requested_at is not None and time >= bar.suspend_requested_at
@@ -44,6 +45,7 @@ def _mark_at(bars: Sequence[Bar], node: str, time: float) -> str:
 
 
 def _scale(seconds: float, width: int) -> str:
+    """Return a line with labels in seconds."""
     step_seconds = next((s for s in (1, 2, 5, 10, 30, 60) if seconds / s <= width / 8), 120)
     line = [" "] * (width + 8)
     for second in range(0, int(seconds) + 1, step_seconds):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hai.client.client import Client
 
 NODES = 2
+# The demo's tasks: steps of `low` and of `high`, steps between two lines, duration of a step
 STEPS, URGENT_STEPS, PRINT_EVERY, STEP_SECONDS = 160, 40, 10, 0.05
 OnEvent = Callable[[float, str, TaskEvent], None]
 """Receives the seconds since the start, the name of the task, and the event."""

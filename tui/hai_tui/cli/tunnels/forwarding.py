@@ -132,6 +132,8 @@ async def _listeners(client: Client, id: int, rank: int) -> set[tuple[int, int]]
 def _handler(
     client: Client, id: int, rank: int, forward: Forward, on_error: Callable[[HaiError], None]
 ) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
+    """Return a handler that connects each accepted connection to the target through a tunnel."""
+
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         tunnel, responses = client.tunnels.open(id, forward.target, rank=rank)
         sending = asyncio.ensure_future(_send(tunnel, reader))

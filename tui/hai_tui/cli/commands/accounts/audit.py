@@ -67,6 +67,7 @@ async def audit(
 
 
 async def _newest_rows(client: Client, limit: int, **terms: Any) -> list[AuditRow]:
+    """Return the newest rows, at most `limit`; 0 means all."""
     from contextlib import aclosing
 
     rows_found: list[AuditRow] = []

@@ -75,6 +75,7 @@ def init(settings: Settings, server: str | None, ca: str | None, insecure: bool 
 
 
 def _read_token() -> str:
+    """Read a token from HAI_TOKEN, a prompt or stdin. Raise UsageError if there is none."""
     if given := os.environ.get("HAI_TOKEN"):
         return given.strip()
     if sys.stdin.isatty():

@@ -94,6 +94,7 @@ async def _find(client: Client, name: str) -> Webhook:
 
 
 def _show_set(settings: Settings, answer: SetWebhookResponse) -> None:
+    """Print the webhook, and the secret of its signatures if it is new."""
     if settings.structured:
         from hai_tui.cli.output.output import dump
         from hai_tui.formatting.documents import to_dict

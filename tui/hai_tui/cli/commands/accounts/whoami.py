@@ -52,6 +52,7 @@ def _print(settings: Settings, answer: WhoAmIResponse, glyphs: str) -> None:
 
 
 def _user_text(answer: WhoAmIResponse) -> str:
+    """Return lines about the caller: name, role, groups, rights."""
     from hai.v1.user_pb2 import Role
 
     user = answer.user

@@ -100,6 +100,7 @@ def dryrun(settings: Settings, /, values: tuple[str, ...], **options: Any) -> in
 
 
 def _print_plan(settings: Settings, plan: Plan) -> None:
+    """Print the objects to create and to delete, and the diff."""
     for sign, names in (("+", plan.created), ("-", plan.deleted)):
         for name in names:
             click.echo(f"{sign} {name}")
@@ -185,6 +186,7 @@ def _purge(target: Cluster, values: Any) -> None:
 
 
 def _install_arguments(target: Cluster, values: tuple[str, ...], *more: str) -> list[str]:
+    """Return the arguments of Helm that install or change the release."""
     files = [f"--values={file}" for file in values]
     arguments = ["upgrade", target.release, str(chart()), "--install", "--create-namespace", *files]
     return [*arguments, *target.release_options(), *more]
@@ -201,6 +203,7 @@ def _wait_until_ready(settings: Settings, target: Cluster, timeout: int) -> int:
 
 
 def _print_status(settings: Settings, target: Cluster) -> int:
+    """Print the state of the release and its servers. Return 1 if no server is ready."""
     release = json.loads(target.helm("status", target.release, "--output=json"))
     selector = f"app.kubernetes.io/instance={target.release},app.kubernetes.io/name=hai-server"
     found = list(

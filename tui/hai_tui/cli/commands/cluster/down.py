@@ -46,6 +46,7 @@ def down(settings: Settings, home: str | None, timeout: float) -> int:
 
 
 def _stop(settings: Settings, pid: int, timeout: float) -> None:
+    """Terminate the server; kill it after the timeout."""
     os.kill(pid, signal.SIGTERM)
     if wait_for_exit(pid, timeout):
         return

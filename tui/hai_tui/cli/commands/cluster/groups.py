@@ -109,6 +109,7 @@ async def update(
 
 
 def _report_change(settings: Settings, changed: Group, preview: bool) -> None:
+    """Print the changed settings, or, for a preview, their effect."""
     if not preview or not settings.sentences:
         show_one(settings, CHANGED_GROUP, changed)
         return

@@ -143,6 +143,8 @@ def _change_each(
     do: Callable[[Client, str], Awaitable[Node]],
     done: Callable[[Node], str],
 ) -> int:
+    """Change each node and print a result for each. Return the exit code of the first failure, or 0."""
+
     async def work(client: Client) -> int:
         results = [await _change_one(client, settings, name, do, done) for name in names]
         if not settings.sentences:

@@ -94,6 +94,7 @@ def up(
 def _report_running(
     settings: Settings, home: Path, server: RunningServer, numbers: Mapping[str, int | None]
 ) -> None:
+    """Report a server that runs already, and repair its profile if necessary."""
     note(settings, text("up.running", address=server.address, pid=server.pid))
     _note_unused(settings, numbers)
     _restore_profile(settings, home, server)
@@ -130,6 +131,7 @@ def _try_lock(lock: IO[str]) -> bool:
 
 
 def _note_unused(settings: Settings, numbers: Mapping[str, int | None]) -> None:
+    """Note the options that a running server does not use."""
     if supplied := [f"{_flag(k)} {v}" for k, v in numbers.items() if v is not None]:
         note(settings, text("up.unused", given=", ".join(supplied)))
 
@@ -141,6 +143,7 @@ def _flag(name: str) -> str:
 def _start_server(
     settings: Settings, home: Path, flags: list[str], foreground: bool, timeout: float
 ) -> subprocess.Popen[bytes]:
+    """Start the server, wait until it is ready, and save a profile for it."""
     note(settings, text("up.starting", home=home))
     log = home / "server.log"
     with log.open("ab") as output:
@@ -185,6 +188,7 @@ def _spawn(argv: list[str], output: IO[bytes] | None) -> subprocess.Popen[bytes]
 def _wait_until_ready(
     child: subprocess.Popen[bytes], home: Path, log: Path, log_start: int, timeout: float
 ) -> RunningServer:
+    """Wait until the server has written its address. Raise ClickException if it ends or takes too long."""
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         server = find_server(home)
@@ -202,6 +206,7 @@ def _wait_until_ready(
 
 
 def _start_error(problem: str, log: Path, log_start: int) -> click.ClickException:
+    """Return an error with the last lines of the log."""
     excerpt = "".join(f"\n  | {line}" for line in last_lines(log, log_start))
     if not excerpt and disk_usage(log.parent).free < _MIN_LOG_BYTES:
         return click.ClickException(f"{problem}: the disk that holds {log.parent} is full")

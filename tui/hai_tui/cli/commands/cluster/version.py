@@ -69,6 +69,7 @@ def _facts(info: ServerInfo | None) -> dict[str, object]:
 
 
 def _compatibility(info: ServerInfo) -> str:
+    """Say whether this client and the server are compatible."""
     if info.protocol == _PROTOCOL:
         same = info.version == client_version()
         return "compatible" if same else "compatible; what only one of them knows is refused"

@@ -95,6 +95,7 @@ async def list_tasks(
 
 
 def _filter_terms(options: Mapping[str, Any]) -> list[str]:
+    """Return the filter terms for the options that are shorthands."""
     terms = [f"{key}:{_quote_values(options[key])}" for key in _TERMS if options[key]]
     if options["priority"] is not None:
         terms.append(f"priority:{options['priority']}")
@@ -123,6 +124,7 @@ def _page_options(settings: Settings, options: Mapping[str, Any]) -> Mapping[str
 async def _show_tasks(
     client: Client, settings: Settings, filter: str, options: Mapping[str, Any]
 ) -> None:
+    """Print one page or all pages, and say how to get the next page."""
     if options["everything"]:
         tasks = [t async for t in client.tasks.all(filter=filter, order_by=options["order_by"])]
         show(settings, TASKS, tasks, {"next_page_token": "", "total": len(tasks)})
@@ -140,6 +142,7 @@ async def _show_tasks(
 async def _warn_if_empty(
     client: Client, settings: Settings, filter: str, tasks: Sequence[Task]
 ) -> None:
+    """Warn about unknown names in the filter if it matches no task."""
     if not tasks:
         note_warnings(settings, *await filter_warnings(client, filter))
 

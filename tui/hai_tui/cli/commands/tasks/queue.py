@@ -71,6 +71,7 @@ async def why(settings: Settings, client: Client, task: str, kind: Kind) -> None
 
 
 def _explain(task: Task, answer: ExplainTaskResponse, now: float) -> list[str]:
+    """Return the lines of `hai why`."""
     facts = {"id": task.id, "name": task.name, "status": status(task)}
     if silent := task_silence_text(task, now):
         return [
@@ -100,6 +101,7 @@ def _explain(task: Task, answer: ExplainTaskResponse, now: float) -> list[str]:
 
 
 def _queue_position(task: Task, answer: ExplainTaskResponse) -> list[str]:
+    """Return a line with the position in the queue; none if the task has no position."""
     if not answer.waiting.queue_place:
         return []
     level = priority_name(answer.waiting.effective_priority)
@@ -108,6 +110,7 @@ def _queue_position(task: Task, answer: ExplainTaskResponse) -> list[str]:
 
 
 def _section(title: str, lines: Sequence[str]) -> list[str]:
+    """Return a title and indented lines; nothing if there are no lines."""
     return [text(title), *_indented(lines)] if lines else []
 
 

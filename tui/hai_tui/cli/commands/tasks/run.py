@@ -100,6 +100,7 @@ def validate_schema(settings: Settings, files: tuple[str, ...], schema: bool) ->
 
 
 def _validate_file(settings: Settings, file: str) -> int:
+    """Check a file. Print the result and return the exit code."""
     from hai.client.errors import HaiError
     from hai.client.taskfile.spec import require_valid
     from hai_tui.cli.errors import exit_code, print_error
@@ -122,6 +123,7 @@ def _first_failure(codes: list[int]) -> int:
 
 
 def _read_documents(file: str) -> Sequence[Document]:
+    """Read the tasks of a file, or of stdin for `-`. Raise UsageError if there is no such file."""
     from hai.client.taskfile.spec import read_documents
 
     if file == "-":

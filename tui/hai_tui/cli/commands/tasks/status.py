@@ -109,6 +109,7 @@ async def _show_overview(client: Client, settings: Settings) -> None:
 
 
 async def _add_predicted_start(client: Client, task: Task) -> None:
+    """Fetch the predicted start of a waiting task, which only the explanation contains."""
     if task.waiting.reason:
         waiting = (await client.tasks.explain(task.id)).waiting
         task.waiting.predicted_start.CopyFrom(waiting.predicted_start)
@@ -164,6 +165,7 @@ def _print_last_lines(task: Task) -> None:
 
 
 def _exit_code_after_wait(task: Task, wait: str | None) -> int:
+    """Return the exit code of a finished task if the command has waited for it, else 0."""
     from hai.v1.task_pb2 import TASK_STATE_FINISHED
 
     return task_exit_code(task) if wait and task.state == TASK_STATE_FINISHED else 0

@@ -85,6 +85,7 @@ def cluster_lines(groups: Iterable[Group], running: int, waiting: int) -> Iterab
 
 
 def _dump_page(settings: Settings, *lists: Sequence[Any]) -> None:
+    """Print the page as JSON or YAML."""
     from hai_tui.cli.output.output import dump
     from hai_tui.formatting.documents import to_dict
 
