@@ -15,6 +15,7 @@ from hai.client import errors
 
 _NAMES = {"helm": "Helm 4", "kubectl": "kubectl"}
 _HINT = "docs/deploy.md says what `hai cluster` needs"
+# Fragments of messages -> our error, and a hint. The first match wins.
 _ERROR_KINDS: tuple[tuple[tuple[str, ...], type[errors.HaiError], str], ...] = (
     (('context "', "context was not found", "invalid configuration"), errors.UsageError, ""),
     (("no such file",), errors.UsageError, ""),
@@ -94,6 +95,7 @@ class Cluster:
             _require_success("kubectl", Completed(child.returncode, "", "\n".join(output_lines)))
 
     def _cluster_arguments(self, context: str) -> list[str]:
+        """Return the options that choose the cluster. `context` is the program's name of that option."""
         options = {"--kubeconfig": self.kubeconfig, context: self.context}
         return [
             f"--namespace={self.namespace}",
@@ -113,6 +115,7 @@ def chart() -> Path:
 
 
 def _run(command: list[str], stdin_text: str | None = None) -> Completed:
+    """Run a program to its end."""
     _require_installed(command[0])
     completed = subprocess.run(
         command, input=stdin_text, capture_output=True, encoding="utf-8", check=False
@@ -121,6 +124,7 @@ def _run(command: list[str], stdin_text: str | None = None) -> Completed:
 
 
 def _start(command: list[str]) -> subprocess.Popen[str]:
+    """Start a program whose stderr goes to stdout."""
     _require_installed(command[0])
     return subprocess.Popen(
         command,
@@ -132,6 +136,7 @@ def _start(command: list[str]) -> subprocess.Popen[str]:
 
 
 def _lines(child: subprocess.Popen[str]) -> Iterator[str]:
+    """Yield the lines of the output that are not empty."""
     assert child.stdout is not None
     return (line.rstrip() for line in child.stdout if line.strip())
 
