@@ -69,7 +69,7 @@ def read_rows(path: Path) -> list[LegacyEnvironment]:
     except sqlite3.Error as error:
         raise UsageError(f"{path} is not a venv.db: {error}") from error
     finally:
-        if "database" in locals():
+        if "database" in locals():  # `with` does not close a connection
             database.close()
     return [rows[name] for name in sorted(rows)]
 

@@ -41,6 +41,7 @@ root = os.path.normpath(os.path.join(here, *[os.pardir] * 6))
 for each in [os.path.join(root, *parts) for parts in BELOW] + OUTSIDE:
     site.addsitedir(each)
 '''
+# sh runs the second line; for Python, it begins a string that the third line ends.
 _STUB = b"""#!/bin/sh
 '''exec' "$(dirname -- "$(realpath -- "$0")")"/'python' "$0" "$@"
 ' '''

@@ -24,6 +24,7 @@ from hai_backend.workspaces.files import WorkspaceFiles
 
 MIN_CHUNK_BYTES, MAX_CHUNK_BYTES = 4096, 2 << 20
 _BATCH = 500  # digests per query
+# A chunk of an older recipe (`have` 2) is confirmed if its size is the same.
 _INSERT = """INSERT INTO chunks VALUES (?, ?, ?, ?, 0)
     ON CONFLICT DO UPDATE SET have = (have = 2 AND size = excluded.size), size = excluded.size"""
 _MARK_PRESENT = "UPDATE chunks SET have = 1 WHERE digest = ? AND file = ? AND place = ?"
@@ -53,6 +54,7 @@ def begin_assembly(files: WorkspaceFiles, file: bytes, sources: Sources) -> Asse
     resumed = files.incoming.has(name)
     assembly = Assembly(files, file, sources, resumed=resumed)
     files.claim_assembly(file, assembly.abandon)
+    # If there is no partial file, no chunk has arrived, whatever `have` says.
     with files.index.transaction() as db:
         db.execute("DELETE FROM chunks WHERE file = ? AND have < ?", (file, 1 if resumed else 3))
         db.execute("UPDATE chunks SET have = 2 WHERE file = ?", (file,))
@@ -137,7 +139,10 @@ def flush(files: WorkspaceFiles, assembly: Assembly) -> None:
 
 
 def complete_file(files: WorkspaceFiles, file: bytes, size: int, assembly: Assembly | None) -> None:
-    """Rename a file to its digest if no chunk is missing. Raise Conflict when the content does not match."""
+    """Rename a file to its digest if no chunk is missing. Raise Conflict when the content does not match.
+
+    Do nothing if this push has no recipe for the file.
+    """
     if assembly is None:
         return
     with assembly.locked():

@@ -45,6 +45,7 @@ def remove_files(root: Path, remove: RemoveFiles, may_remove: Callable[[str], bo
                 _FileRemover.remove, _list_files_by_directory(folders, remaining)
             ):
                 remaining[folder] += remaining_bytes
+        # Innermost directories come first, and the root is left out. A remaining directory counts as one byte.
         for folder in list(remaining)[:0:-1]:
             if remaining[folder] == 0 and may_remove(folder):
                 os.rmdir(folder.rpartition("/")[2], dir_fd=folders.open(folder_of(folder)))

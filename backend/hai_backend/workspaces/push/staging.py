@@ -132,6 +132,7 @@ def _parents(db: sqlite3.Connection) -> list[str]:
 
 
 def _add_parents(db: sqlite3.Connection) -> None:
+    """Stage the parent directories that would not exist after the change."""
     missing = [path for path in _parents(db) if _kind_after(db, path) in (None, 0)]
     db.executemany(
         _INSERT_STAGED, (row_from_entry(Entry(path, EntryKind.DIRECTORY)) for path in missing)
@@ -139,6 +140,7 @@ def _add_parents(db: sqlite3.Connection) -> None:
 
 
 def _parents_not_directories(db: sqlite3.Connection) -> Iterator[tuple[str, str]]:
+    """Yield each parent that is not a directory after the change, with the problem."""
     for path in _parents(db):
         if _kind_after(db, path) != _DIRECTORY:
             yield path, "is a file or link, but the change adds entries below it"

@@ -175,6 +175,7 @@ def _is_unchanged(row: Any, stat: os.stat_result, granule_ns: int) -> bool:
 
     That is the usual case: the stat is the recorded one, and the file was already old when the stat was recorded.
     """
+    # A row has the name, six fields of the entry, then size, mtime, inode, ctime and time of the recorded stat.
     return bool(
         row[1] == EntryKind.FILE
         and row[8] == stat.st_mtime_ns
