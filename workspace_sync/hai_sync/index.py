@@ -81,6 +81,7 @@ class Index:
             self._db = self._open()
 
     def _open(self) -> sqlite3.Connection:
+        """Open the file and create missing tables. Raises sqlite3.DatabaseError."""
         db = sqlite3.connect(self._path, isolation_level=None, timeout=30, check_same_thread=False)
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=NORMAL")
@@ -192,6 +193,7 @@ class Index:
         return {row[0] for row in self._db.execute("SELECT path FROM theirs")}
 
     def _rows(self, table: str) -> Iterator[tuple[str, Entry | None]]:
+        """Yield the paths and entries of a table. A removed path has no entry."""
         rows = self._db.execute(
             f"SELECT path, kind, digest, size, executable, target, mtime_ns FROM {table}"
         )

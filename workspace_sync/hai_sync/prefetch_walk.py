@@ -53,6 +53,7 @@ class PrefetchWalk:
         return found
 
     def _stat_all(self, batches: Sequence[Items]) -> None:
+        """Stat batches of entries, in threads on slow storage."""
         futures = []
         for batch in batches:
             if self._stat_threads is not None:
@@ -65,6 +66,7 @@ class PrefetchWalk:
             each.result()
 
     def _measure(self, started_at: float, entries: int) -> None:
+        """Add a measurement. Start the threads once the storage turns out to be slow."""
         self._seconds += time.monotonic() - started_at
         self._entries += entries
         if self._list_threads is None and is_slow(self._seconds, self._entries):

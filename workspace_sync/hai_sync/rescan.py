@@ -64,6 +64,7 @@ class _Rescanner:
             self._remove(path)
 
     def _add_path(self, path: str, absolute: str, status: os.stat_result) -> None:
+        """Add a path that exists, with everything below it."""
         walker, found = self._walker, self._found
         if stat.S_ISDIR(status.st_mode):
             if walker.ignore.is_hidden(path, True):
@@ -96,6 +97,7 @@ class _Rescanner:
             self.rescan_path(folder)
 
     def _remove(self, path: str, keep_itself: bool = False) -> None:
+        """Remove everything below a path from the tree, and the path itself unless `keep_itself`."""
         found = self._found
         for each in [*self._below(path), *([] if keep_itself else [path])]:
             if found.tree.pop(each, None) is not None:

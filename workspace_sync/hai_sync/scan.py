@@ -197,6 +197,7 @@ class Walker:
         pending: deque[tuple[str, bool]],
         prefetch: PrefetchWalk,
     ) -> None:
+        """Classify the entries of one directory, and queue its subdirectories."""
         prefix = folder + "/" if folder else ""
         listed = prefetch.read(f"{self.found.root}/{folder}")
         rules_unchanged = self.read_rules(prefix, folder, listed) and rules_unchanged
@@ -221,6 +222,7 @@ class Walker:
                 prefetch.prefetch(item.path)
 
     def is_ignored(self, path: str, item: os.DirEntry[str]) -> bool:
+        """Return whether a listed path is ignored, and record it if so."""
         directory = item.is_dir(follow_symlinks=False)
         if not self.ignore.is_ignored(path, directory):
             return False

@@ -132,6 +132,7 @@ def create_workspace(root: Path, name: str) -> tuple[WorkspaceDir, bool]:
 
 
 def _require_same(existing: WorkspaceDir, root: Path, name: str) -> WorkspaceDir:
+    """Return an existing workspace. Raises UsageError unless it has this root and name."""
     if existing.root != root:
         raise UsageError(f"{root} lies in the workspace {existing.name!r} of {existing.root}")
     if existing.name != name:

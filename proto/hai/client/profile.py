@@ -151,6 +151,7 @@ def _first_set_variable(variables: tuple[str, ...]) -> str:
 
 
 def _read() -> _Document:
+    """Return the stored profiles. A missing file has none. Raises UsageError for a malformed one."""
     path = config_path()
     try:
         data = tomllib.loads(path.read_text("utf-8-sig"))

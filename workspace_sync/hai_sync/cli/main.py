@@ -40,6 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: tuple[str, ...]) -> int:
+    """Let a daemon run the command if it can, else run it here."""
     root = _root() if arguments in _BY_DAEMON else ""
     as_json = "--json" in arguments
     if root and (reply := _flush_daemon(root, scan_remote=arguments not in _PUSH_ONLY)) is not None:

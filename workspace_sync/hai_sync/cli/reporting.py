@@ -176,6 +176,7 @@ def _plan_entry(change: Change) -> str:
 
 
 def _plan_json(report: Report) -> Iterator[str]:
+    """Yield the plan as one JSON object in parts."""
     outcome = report.outcome
     yield '{"event": "plan"'
     yield from _member("to_remote", map(change_facts, outcome.to_remote))

@@ -93,6 +93,8 @@ def _changed_only_locally(base: Entry | None, remote: Entry | None, entry: Entry
 
 @dataclass(slots=True)
 class _Reconciliation:
+    """The state of one merge: its input, and the decisions made so far."""
+
     base: Tree
     local: Tree
     remote: Tree
@@ -117,10 +119,12 @@ class _Reconciliation:
         )
 
     def decide_members(self, path: str) -> None:
+        """Decide about the members of a directory, in order."""
         for member in sorted(self.members.get(path, ())):
             self.decide(member)
 
     def decide(self, path: str) -> None:
+        """Decide about a path, by the cases in the module docstring."""
         base, local_entry, remote_entry = (
             self.base.get(path),
             self.local.get(path),
@@ -267,6 +271,7 @@ class _Reconciliation:
         return copy is not None and content == (copy.kind, copy.digest, copy.target)
 
     def add_conflict_copy(self, path: str) -> None:
+        """Add the conflict copy of the local version, with everything below it."""
         copy = conflict_copy_name(path, self.local[path], self.is_taken)
         for old in self.paths_in(self.local, path):
             new = copy + old[len(path) :]

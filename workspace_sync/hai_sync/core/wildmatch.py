@@ -75,6 +75,7 @@ def _without_trailing_blanks(text: str) -> str:
 
 
 def _translate(text: str) -> str:
+    """Return the regular expression of a pattern, or NOTHING for one that git cannot use."""
     builder = _Builder()
     # git compares the text before the first special character separately, so two stars after it begin a part
     first_special = next((at for at, char in enumerate(text) if char in _SPECIAL), len(text))

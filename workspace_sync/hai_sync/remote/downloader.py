@@ -95,6 +95,7 @@ def _requests(download: Download) -> list[list[str]]:
 async def _fetch_some(
     remote: Remote, download: Download, paths: Sequence[str], progress: Progress
 ) -> None:
+    """Fetch some contents with one request. Raises RemoteFileChanged if a program has changed a file."""
     writer = _Writer(download, paths, progress)
     request = FetchFilesRequest(
         name=remote.name,
@@ -155,6 +156,7 @@ class _Writer:
             position += part.size
 
     def _write_part(self, part: FilePart, data: memoryview) -> None:
+        """Verify one part and write it to the `.part` file of its content."""
         if self._index >= len(self._paths) or part.index != self._index:
             raise ProtocolViolation(
                 f"the server sent file {part.index} where {self._index} was due"
@@ -171,6 +173,7 @@ class _Writer:
             self._finish(path, entry)
 
     def _open(self, path: str) -> None:
+        """Open the `.part` file of a content, and hash what an earlier stream has left in it."""
         part = self._part(path)
         self._file = os.open(part, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         self._hash = blake3()
@@ -187,6 +190,7 @@ class _Writer:
             data = data[os.write(self._file, data) :]
 
     def _finish(self, path: str, entry: Entry) -> None:
+        """Verify a complete content and give it its final name."""
         if self._offset != entry.size or self._hash.digest() != entry.digest:
             raise self._wrong_content(path, "its content is not what its digest says")
         self.close()
@@ -208,6 +212,7 @@ class _Writer:
         return self._download.path_of(self._download.files[path].digest).with_suffix(".part")
 
     def _wrong_content(self, path: str, reason: str) -> HaiError:
+        """Delete the `.part` file and return the error about wrong data."""
         self.close()
         self._part(path).unlink(missing_ok=True)
         if task := self._download.task:

@@ -126,6 +126,7 @@ class Remote:
     async def _merge(
         self, request: wire_pb.GetTreeRequest, cached: Mapping[str, Entry]
     ) -> tuple[int, dict[str, Entry], bool]:
+        """Read a tree and merge it into the cached one. Return revision, tree, and whether anything has changed."""
         tree, revision, changed = dict(cached), request.since, False
         passed_over: dict[str, str] = {}
         async for response in self.connection.stream(self.stub.GetTree, request):
@@ -159,6 +160,7 @@ class Remote:
             await self._release(lease)
 
     async def _renew(self, lease: WorkspaceLease) -> None:
+        """Renew a lease at intervals until this task is cancelled."""
         request = wire_pb.LeaseWorkspaceRequest(name=self.name, token=lease.token)
         while True:
             await asyncio.sleep(RENEW_SECONDS)

@@ -121,6 +121,7 @@ def _read_small(
 
 
 def _read(batch: Batch, root: str, path: str, source: str, entry: Entry) -> None:
+    """Read or hash one file completely. Raises FileChanged if it changes meanwhile."""
     file = open_file(root, source)
     try:
         before = os.fstat(file)

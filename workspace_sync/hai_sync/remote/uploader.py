@@ -85,6 +85,8 @@ async def push(
 
 
 class _Push:
+    """One push. The module docstring describes its activities, which share the queues of this class."""
+
     def __init__(
         self,
         remote: Remote,
@@ -114,6 +116,7 @@ class _Push:
         self.result = PushResult(WorkspaceRevision(), {}, {}, 0)
 
     async def run(self) -> PushResult:
+        """Run all activities until the server ends the call. Return the result."""
         connection = self.remote.connection
         try:
             async with asyncio.TaskGroup() as group:
@@ -132,16 +135,19 @@ class _Push:
         return self.result
 
     async def requests(self) -> AsyncIterator[bytes]:
+        """Yield the queued messages within the rate limit. This is the request stream of the call."""
         while (message := await self.queue.get()) is not None:
             self.result.wire_bytes += len(message)
             await self.remote.rate_limit.wait(len(message))
             yield message
 
     async def put(self, message: bytes) -> None:
+        """Queue a message. The server is told the number of messages at the end."""
         self.messages += 1
         await self.queue.put(message)
 
     async def send_changes(self) -> None:
+        """Send all changes. When all contents have been sent too, send the commit."""
         request = self.request
         begin = BeginPush(
             name=self.remote.name,
@@ -185,6 +191,7 @@ class _Push:
             await asyncio.gather(*reads, return_exceptions=True)
 
     async def query(self, item: Batch | RecipePart, message: bytes) -> None:
+        """Send a message to which the server responds with the digests that it lacks."""
         async with self.query_lock:
             self.outstanding += 1
             self.pending.append(item)
@@ -221,10 +228,12 @@ class _Push:
             self.finish()
 
     def finish(self) -> None:
+        """Allow the commit if everything was read and nothing is outstanding."""
         if self.all_read and self.outstanding == 0:
             self.idle.set()
 
     async def contents(self, batch: Batch, requested: set[bytes]) -> None:
+        """Send the requested small contents of a batch, and queue the requested large files."""
         small = [d for d in batch.contents if d in requested]
         for group in messages.groups(small, batch.contents):
             data = [batch.contents[digest] for digest in group]
@@ -271,6 +280,7 @@ class _Push:
     def read(
         self, large: LargeFile, group: list[ChunkRef] | None
     ) -> asyncio.Task[list[bytes]] | None:
+        """Start reading a group of chunks in a thread."""
         if group is None:
             return None
         return asyncio.create_task(asyncio.to_thread(read_chunks, self.request.root, large, group))
@@ -278,6 +288,7 @@ class _Push:
     async def send(
         self, digests: Sequence[bytes], sizes: Sequence[int], data: Sequence[bytes]
     ) -> None:
+        """Send contents in one message, compressed if that saves bytes."""
         compressed = False
         if self.request.compressed:
             small, compressed = await asyncio.to_thread(compress, b"".join(data), True)

@@ -99,6 +99,7 @@ class RemoteApplier:
         ]
 
     def _copy_verified(self, source: str, target: Path, digest: bytes) -> bool:
+        """Copy a local file to the staging path. Return False unless its content has the digest."""
         temporary = target.with_suffix(".copy")
         try:
             with (
@@ -122,6 +123,7 @@ class RemoteApplier:
         return self.temp_dir / digest.hex()
 
     def apply(self) -> Result:
+        """Apply all changes with the staged contents. Return the result."""
         self.temp_dir.mkdir(exist_ok=True)
         flush(self.temp_dir, [self._staging_path(digest) for digest in self._uses])
         store = VersionStore(self.workspace.versions_dir)

@@ -123,6 +123,7 @@ class BaseWriter:
 
 
 def _affected_paths(result: SyncResult) -> set[str]:
+    """Return the paths whose base this sync may change."""
     outcome = result.report.outcome
     changed = {change.path for change in (*outcome.to_local, *outcome.to_remote)}
     return (

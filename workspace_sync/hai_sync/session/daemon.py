@@ -131,6 +131,7 @@ class Daemon:
         await self._stop.wait()
 
     async def _watch_local(self) -> None:
+        """Start a sync after each change of local files. Ends when the root is removed."""
         async for paths in self.events.hints():
             if paths is None:
                 self.session.forget_hints()
@@ -140,6 +141,7 @@ class Daemon:
         self._log(f"{self.session.workspace.root} was removed; nothing was changed on the server")
 
     async def _watch_remote(self) -> None:
+        """Start a sync after each new revision that another client or a task has made."""
         if self.options.rules.mode is Mode.PUSH:
             await self._stop.wait()
         retry_delays = delays()
@@ -154,6 +156,7 @@ class Daemon:
             await asyncio.sleep(next(retry_delays))
 
     async def _rescan_periodically(self) -> None:
+        """Scan both sides completely at intervals. Ends when the socket is lost."""
         await asyncio.sleep(RESCAN_SECONDS)
         while self._owns_socket():
             self.session.forget_hints()
@@ -162,11 +165,13 @@ class Daemon:
         self._log("the socket was removed, so that no command can reach the daemon; it stops")
 
     def _wake_up(self, scan_remote: bool = False) -> None:
+        """Request a sync; with `scan_remote` the server scans its files for it."""
         self._due = True
         self._scan_remote = self._scan_remote or scan_remote
         self._wake.set()
 
     async def _sync_when_woken(self) -> None:
+        """Sync after each wake-up, and retry temporary failures."""
         retry_delays = delays()
         while True:
             await self._wake.wait()
@@ -208,6 +213,7 @@ class Daemon:
             return report
 
     def _record_success(self, report: Report) -> None:
+        """Update the state after a sync, and log it if it did something."""
         state = self.state
         state.phase, state.error = "watching", ""
         state.syncs, state.synced, state.report = state.syncs + 1, time.time(), report
@@ -221,6 +227,7 @@ class Daemon:
             self._log(json.dumps(report.as_dict(), ensure_ascii=True))
 
     def _record_failure(self, error: Exception) -> None:
+        """Update the state after a failure. Equal failures in a row are logged once."""
         message = map_error(error).message
         if message != self.state.error:
             self._log(f"cannot sync now: {message}")
@@ -229,6 +236,7 @@ class Daemon:
     async def _handle_connection(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
+        """Answer one request of a command."""
         with closing(writer), suppress(ConnectionError):
             request = await _read_request(reader)
             if request is not None:
@@ -237,6 +245,7 @@ class Daemon:
                 await writer.drain()
 
     async def _reply_to(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Execute a request and return the reply."""
         verb = request.get("verb")
         if verb == "stop":
             self._stop.set()

@@ -67,6 +67,7 @@ def _hash_or_assume_equal(
     base: Tree,
     listener: Listener,
 ) -> None:
+    """Hash the candidates or, with --no_checksum, compare their sizes only."""
     if options.by_size:
         assume_equal_by_size(snapshot, base, candidates)
         return
@@ -146,6 +147,7 @@ def refuse_case_collisions(
 
 
 def _refuse_removals(report: Report, snapshot: ThreeWaySnapshot, options: SyncOptions) -> None:
+    """Refuse suspicious removals. A partial sync keeps all other changes."""
     outcome = report.outcome
     from_remote = find_suspicious_removals(outcome.to_remote, snapshot.remote)
     from_local = find_suspicious_removals(outcome.to_local, snapshot.local)

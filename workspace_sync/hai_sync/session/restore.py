@@ -31,6 +31,7 @@ async def restore_local(
 
 
 def _find_version(store: VersionStore, path: str, stamp: str) -> Path:
+    """Return the path of a saved version. Raises NotFound, or UsageError for a directory."""
     version = None if path_error(path) or is_private(path) else store.find(path, stamp)
     if version is not None:
         return version
@@ -48,6 +49,7 @@ def _find_version(store: VersionStore, path: str, stamp: str) -> Path:
 
 
 def _restore_file(workspace: WorkspaceDir, store: VersionStore, path: str, version: Path) -> None:
+    """Restore one file from a copy of its version."""
     temp_dir = workspace.private_dir / TEMPORARY
     temp_dir.mkdir(exist_ok=True)
     replacer = SafeReplace({}, store, temp_dir, lambda step: None)

@@ -105,6 +105,7 @@ class Session:
             return await self._sync_claimed(options)
 
     async def _sync_claimed(self, options: SyncOptions) -> Report:
+        """Check the owner of the index, take the lock, and sync."""
         claim_index(self.workspace, self.index)
         if options.dry_run:
             return await self._sync(options)
@@ -118,6 +119,7 @@ class Session:
             return await self._sync(options)
 
     async def _sync(self, options: SyncOptions) -> Report:
+        """Make attempts until one succeeds or fails permanently. A change on either side causes a new attempt."""
         if self.index.fact("generation") != self._generation:
             self._reader.retain(None)  # another process has synced since
             self._hints = None
@@ -193,6 +195,7 @@ class Session:
     async def _execute(
         self, snapshot: ThreeWaySnapshot, outcome: Outcome, options: SyncOptions, report: Report
     ) -> None:
+        """Execute a plan: change the local side, push, and commit the base."""
         applied = await self._apply_remote(snapshot, outcome)
         report.problems |= applied.problems
         local = apply_changes(snapshot.local, applied.done)
@@ -231,6 +234,7 @@ class Session:
         self._change_counts.clear()
 
     async def _apply_remote(self, snapshot: ThreeWaySnapshot, outcome: Outcome) -> Result:
+        """Fetch the contents of remote changes and apply them to the local tree."""
         if not outcome.to_local:
             return Result()
         from hai_sync.session.apply_remote import RemoteApplier
@@ -255,6 +259,7 @@ class Session:
         options: SyncOptions,
         base_writer: BaseWriter,
     ) -> PushResult:
+        """Push changes under a lease. `copies` says where to read contents that are not at their path."""
         from hai_sync.remote.uploader import JOBS, PushRequest, push
 
         files, size = count_files_and_bytes(changes)

@@ -105,6 +105,7 @@ class SnapshotReader:
         return workspace.revision
 
     def _nothing_to_push(self, local_scan: Scan, revision: int, options: SyncOptions) -> bool:
+        """Return whether a push can end without reading the remote tree."""
         return (
             local_scan.unchanged
             and not local_scan.problems
@@ -117,6 +118,7 @@ class SnapshotReader:
     def _scan(
         self, options: SyncOptions, hints: set[str] | None, cancelled: threading.Event
     ) -> tuple[Scan, ScanCache]:
+        """Scan the local tree, only at the hinted paths if the last snapshot allows that."""
         if self.last is not None and hints is not None and not options.verify:
             base = self.last.base
             rescanned = rescan(self.last.scan, hints, options.filter, lambda: base)
@@ -126,6 +128,7 @@ class SnapshotReader:
         return scan(self.workspace.root, cache, options.filter), cache
 
     def _scan_cache(self, options: SyncOptions) -> ScanCache:
+        """Return the cache of a complete scan, which reads entries from the index only when they are needed."""
         entries: dict[str, Entry] = {}
 
         def cached_entries() -> Mapping[str, Entry]:
@@ -145,6 +148,7 @@ class SnapshotReader:
     async def _read_remote(
         self, options: SyncOptions, local_scan: Scan, cache: ScanCache, revision: int
     ) -> ThreeWaySnapshot:
+        """Complete the snapshot with the remote tree. The server sends only changes since the last known revision."""
         local = await asyncio.to_thread(complete_tree, local_scan, cache)
         base, remote, known_revision = await asyncio.to_thread(self._last_state)
         scan_remote = self.remote_changed or (

@@ -68,6 +68,7 @@ class Transition:
         return True
 
     def _apply_step(self, change: Change) -> None:
+        """Apply one change to an open parent directory."""
         folder, name = self.directories.open_parent(change.path)
         if change.new is None:
             self._remove(change, folder, name)
@@ -81,6 +82,7 @@ class Transition:
             self._create(change, folder, name)
 
     def _remove(self, change: Change, folder: int, name: str) -> None:
+        """Remove an entry. A directory that is not empty raises OSError."""
         status = lstat_or_none(name, folder)
         if change.old is not None and change.old.kind is Kind.DIRECTORY:
             self.replacer.fault_hook("rmdir")
@@ -110,6 +112,7 @@ class Transition:
                 raise PathChanged("something was created in its place") from None
 
     def _write(self, change: Change, new: Entry, folder: int, name: str) -> None:
+        """Create or overwrite a file or link, or change only its mode."""
         status = lstat_or_none(name, folder)
         self.replacer.require_unchanged(change.path, status, change.old is not None)
         if changes_only_mode(change):

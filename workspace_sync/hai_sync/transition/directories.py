@@ -32,6 +32,7 @@ class Directories:
 
 
 def _open_directory(root: Path, folder: str, make: bool) -> int:
+    """Open a directory below a root part by part, without following links."""
     at = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     for part in folder.split("/") if folder else ():
         try:

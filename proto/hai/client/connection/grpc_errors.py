@@ -101,6 +101,7 @@ def _is_hang_up(error: AioRpcError) -> bool:
 def _message(
     error: AioRpcError, kind: type[HaiError], reason: str, address: str, *, from_server: bool
 ) -> str:
+    """Return the message of the error. The server's own text is kept where it has one."""
     details = (error.details() or "").strip()
     if kind is Unreachable and not from_server:
         # gRPC puts the names of its layers before the cause
@@ -117,6 +118,7 @@ def _message(
 
 
 def _parse_details(error: AioRpcError) -> tuple[ErrorInfo, tuple[Violation, ...]]:
+    """Return the ErrorInfo and the violations in the details of a status."""
     info, bad = ErrorInfo(), BadRequest()
     for detail in _parse_status(error).details:
         if detail.Is(ErrorInfo.DESCRIPTOR):

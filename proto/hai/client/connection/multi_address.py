@@ -94,6 +94,7 @@ class MultiAddressChannel:
 
 
 async def _wait_until_connected(channel: aio.Channel) -> bool:
+    """Wait until a channel has connected or failed. Return whether it has connected."""
     state = channel.get_state(try_to_connect=True)
     with suppress(TimeoutError):
         async with asyncio.timeout(CONNECT_SECONDS):

@@ -157,6 +157,7 @@ class Connection:
         ],
         requests: AsyncIterator[Any] | None = None,
     ) -> AsyncGenerator[Answer, None]:
+        """Start a call and yield its answers, while `requests` are sent if there are any."""
         await self._connect()
         stream: StreamCall[Any, Answer] = StreamCall(start_call())
         async with _writing_requests(stream, requests):
@@ -189,6 +190,7 @@ class Connection:
         return Closed(f"the connection to the server at {self.profile.server} was closed")
 
     def _convert_error(self, error: aio.AioRpcError) -> HaiError:
+        """Return the error to raise. If the server is unreachable or slow, the next call uses another address."""
         if self._is_closed and error.code() is grpc.StatusCode.CANCELLED:
             return self._closed_error()
         # imported late: most programs never have an error

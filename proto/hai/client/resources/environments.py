@@ -101,6 +101,7 @@ class Environments:
     async def _stream_build(
         self, description: EnvironmentDescription, wheels: Mapping[str, Path]
     ) -> AsyncGenerator[str | Environment, None]:
+        """Build once. The server first answers which wheels it lacks."""
         missing: asyncio.Future[Sequence[str]] = asyncio.get_running_loop().create_future()
         requests = _build_requests(description, wheels, missing)
         async for answer in self._transport.duplex(self._stub.BuildEnvironment, requests):
@@ -117,6 +118,7 @@ async def _build_requests(
     wheels: Mapping[str, Path],
     missing: asyncio.Future[Sequence[str]],
 ) -> AsyncIterator[BuildEnvironmentRequest]:
+    """Yield the description and then, once the server has named them, the missing wheels."""
     yield BuildEnvironmentRequest(description=description)
     for sha256 in await missing:
         path = wheels[sha256]

@@ -74,6 +74,7 @@ def _submessage_fields(message: Descriptor) -> list[FieldDescriptor]:
 
 
 def _message_schema(message: Descriptor) -> dict[str, Any]:
+    """Return the schema of a message."""
     schema: dict[str, Any] = {
         "type": "object",
         "additionalProperties": False,
@@ -105,6 +106,7 @@ def _is_optional(field: FieldDescriptor) -> bool:
 
 
 def _field_schema(field: FieldDescriptor) -> dict[str, Any]:
+    """Return the schema of a field: a map, a list or a single value."""
     key = fields.field_key(field)
     if fields.is_map(field):
         schema = {
@@ -138,6 +140,7 @@ def _single_value(field: FieldDescriptor, *, booleans: bool = False) -> dict[str
 
 
 def _scalar_schema(field: FieldDescriptor, key: str, *, booleans: bool = False) -> dict[str, Any]:
+    """Return the schema of a value by the rule of its field."""
     rule = RULES.get(key)
     if key in fields.ENUMS:
         return {"enum": list(fields.ENUMS[key])}
@@ -189,6 +192,7 @@ def _anchored_pattern(rule: Text, *, empty: bool = False) -> str:
 
 
 def _integer_schema(field: FieldDescriptor, rule: Rule | None) -> dict[str, Any]:
+    """Return the schema of an integer within the limits of its rule and type."""
     if isinstance(rule, Level):
         return {
             "anyOf": [

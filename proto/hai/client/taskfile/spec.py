@@ -106,6 +106,7 @@ def require_valid(source: str, found: Sequence[Violation]) -> None:
 
 
 def _read_documents(source: Source, trees: Callable[[], Sequence[Tree]]) -> Sequence[Document]:
+    """Read trees into documents. Raises Invalid if a tree is malformed."""
     name = _source_name(source)
     documents: list[Document] = []
     try:
@@ -135,6 +136,7 @@ def apply_option(spec: TaskSpec, assignment: str) -> None:
 
 
 def _apply_assignment(spec: TaskSpec, path: str, value: str) -> None:
+    """Find the field of a dotted path, and set it."""
     target: Message = spec
     *outer, last = path.split(".")
     for index, key in enumerate(outer):
@@ -161,6 +163,7 @@ def _set_field(target: Message, field: FieldDescriptor, key: str, path: str, val
 
 
 def _parse_option_value(field: FieldDescriptor, key: str, path: str, value: str) -> Tree:
+    """Return the value of an option as the tree that a yaml file would have."""
     if key:
         inner = _parse_option_value(fields.map_value_field(field), "", path, value)
         return Table((Entry(key, inner),))

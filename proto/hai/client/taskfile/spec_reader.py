@@ -79,6 +79,7 @@ class SpecReader:
                 setattr(target, field.name, value)
 
     def _read_map(self, target: Any, field: FieldDescriptor, tree: Tree, path: str) -> None:
+        """Add the entries of a map field."""
         if not isinstance(tree, Table):
             self._add_violation(
                 path, f"must be a mapping of names to values, not {_describe_kind(tree)}", tree.mark
@@ -101,6 +102,7 @@ class SpecReader:
                 target[entry.key] = value
 
     def _read_list(self, target: Any, field: FieldDescriptor, tree: Tree, path: str) -> None:
+        """Append the entries of a list, or the words of one string if the field allows that."""
         if isinstance(tree, Scalar) and tree.kind != "null" and _is_splittable(field):
             self._extend_split(target, field, tree, path)
             return
@@ -129,6 +131,7 @@ class SpecReader:
     def _read_scalar(
         self, field: FieldDescriptor, tree: Tree, path: str, *, booleans: bool = False
     ) -> Any:
+        """Return the value of a scalar, or None after a violation."""
         try:
             if not isinstance(tree, Scalar):
                 raise InvalidValue(

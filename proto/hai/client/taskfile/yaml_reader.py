@@ -51,6 +51,7 @@ def parse_all(text: str) -> Sequence[Tree]:
 
 
 def _compose(text: str, compose: Callable[[], Composed]) -> Composed:
+    """Return the result of a PyYAML composer. Raises Malformed for its errors and for large documents."""
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise Malformed(f"the document is larger than {MAX_BYTES // 1024} KiB")
     try:
@@ -77,6 +78,8 @@ def _check_depth(text: str) -> None:
 
 
 class _Builder:
+    """Builds the tree of one document from the nodes of PyYAML."""
+
     def __init__(self) -> None:
         self._budget = Budget()
         self._scalars = yaml.SafeLoader("")
@@ -106,6 +109,7 @@ class _Builder:
         return Scalar(kind, node.value, value, mark)
 
     def _entries(self, node: MappingNode, depth: int) -> list[Entry]:
+        """Return the entries of a mapping, with those that `<<` merges into it."""
         own_entries: list[Entry] = []
         merged: list[Entry] = []
         for key, value in node.value:

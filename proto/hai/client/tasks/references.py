@@ -55,6 +55,7 @@ class Resolver:
                 return await self._find_by_name(ref)
 
     async def _find_by_name(self, name: str) -> int:
+        """Return the id of the newest task with a name. Raises Ambiguous if it belongs to several other users."""
         term = f"name:{quote(name)}"
         async for task in self._find(filter=f"user:me {term}", page_size=50):
             if task.name == name:

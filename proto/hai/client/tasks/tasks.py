@@ -275,6 +275,7 @@ class Tasks:
         return [tasks_by_id[id] for id in ids]
 
     async def _wait_until(self, id: int, state: TaskState.ValueType, lost: OnLost | None) -> Task:
+        """Watch one task until it has reached a state."""
         task = await self.get(id)
         if has_reached(task, state):
             return task

@@ -93,6 +93,7 @@ def _workspace(workspace: WorkspaceDir) -> Mapping[str, Any]:
 
 
 def _index(path: Path) -> Mapping[str, Any] | None:
+    """Return facts about the index. It is opened read-only."""
     if not path.exists():
         return None
     used = path.with_name(
@@ -121,6 +122,7 @@ def _daemon(workspace: WorkspaceDir) -> Mapping[str, Any] | None:
 
 
 async def _server(connection: Connection, workspace: WorkspaceDir) -> Mapping[str, Any]:
+    """Return facts about the server, its answering time and its clock."""
     began = time.monotonic()
     info = await connection.unary(
         connection.stub(ServerServiceStub).GetServerInfo, GetServerInfoRequest(), retry=True

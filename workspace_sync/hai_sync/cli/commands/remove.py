@@ -149,6 +149,7 @@ def match_paths(tree: Tree, patterns: Sequence[str]) -> list[str]:
 
 
 async def _remove(connection: Connection, name: str, files: Sequence[str]) -> None:
+    """Remove the matching files on the cluster by a push without contents."""
     remote = Remote(connection, name)
     async with _lock_if_current(name) as own_id, remote.lease("remove", client_id=own_id) as token:
         revision, tree = await remote.tree({}, 0)

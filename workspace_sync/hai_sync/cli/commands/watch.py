@@ -69,6 +69,7 @@ def start(foreground: bool, mode: str, conflict: str, **options: Any) -> int:
 
 
 async def _run(workspace: WorkspaceDir, mode: str, conflict: str, options: dict[str, Any]) -> int:
+    """Run the daemon in this process until a signal stops it."""
     from hai_sync.remote.endpoint import RateLimit
     from hai_sync.session.daemon import Daemon
     from hai_sync.session.options import SyncOptions

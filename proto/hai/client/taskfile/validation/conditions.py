@@ -83,6 +83,7 @@ def _check_entrypoint(path: str, value: str, spec: TaskSpec, found: Violations) 
 
 
 def _check_service(path: str, service: ServiceSpec, found: Violations) -> None:
+    """Check a service: jupyter is built in, all others need a type."""
     if not found.ok(f"{path}.type"):
         return
     if service.name == BUILT_IN_SERVICE:
@@ -100,6 +101,7 @@ def _check_service(path: str, service: ServiceSpec, found: Violations) -> None:
 
 
 def _check_custom_service(path: str, service: ServiceSpec, found: Violations) -> None:
+    """Check the port and ranks of a service that is not built in."""
     local = service.type == "local"
     if local and service.port:
         found.add(f"{path}.port", "may not be set for a local service")

@@ -317,6 +317,7 @@ def _checks_of(message: Descriptor) -> tuple[Mapping[str, _Check], Mapping[str, 
 
 
 def _scalar_check(key: str) -> _Check:
+    """Return the check of a scalar field. Blank text in a required field counts as missing."""
     rule, needed = RULES[key], _is_required(key)
 
     def check(path: str, value: Any, found: Violations) -> None:
@@ -334,6 +335,7 @@ def _is_required(key: str) -> bool:
 
 
 def _missing_check(key: str) -> _Check:
+    """Return the check that reports a missing required field."""
     rule = RULES[key]
 
     def check(path: str, value: Any, found: Violations) -> None:
@@ -359,6 +361,7 @@ def _message_list_check(key: str) -> _Check:
 
 
 def _list_check(key: str) -> _Check:
+    """Return the check of a list: its length, its duplicates, and each entry."""
     rule = RULES.get(key)
 
     def check(path: str, values: Any, found: Violations) -> None:
@@ -376,6 +379,7 @@ def _list_check(key: str) -> _Check:
 
 
 def _map_check(key: str) -> _Check:
+    """Return the check of a map: each key and each value."""
     rule, names = RULES[key], KEYS.get(key)
 
     def check(path: str, values: Any, found: Violations) -> None:
