@@ -57,9 +57,8 @@ def test_a_fast_disk_is_read_by_one_thread(tmp_path: Path, monkeypatch) -> None:
 @pytest.mark.usefixtures("slow_storage")
 def test_slow_storage_is_read_by_many_threads(tmp_path: Path, monkeypatch) -> None:
     tree(tmp_path)
-    together = threading.Barrier(
-        5, timeout=20
-    )  # all threads wait until five directories are being read
+    # all threads wait until five directories are being read
+    together = threading.Barrier(5, timeout=20)
     real = prefetch_walk.list_directory
 
     def listed(folder: str) -> prefetch_walk.Items:

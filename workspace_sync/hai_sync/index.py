@@ -86,9 +86,8 @@ class Index:
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=NORMAL")
         db.executescript(_SCHEMA)
-        db.execute(
-            "SELECT * FROM facts"
-        ).fetchall()  # reads the schema, which raises if the file is corrupt
+        # reads the schema, which raises if the file is corrupt
+        db.execute("SELECT * FROM facts").fetchall()
         return db
 
     def recreate(self) -> None:

@@ -276,9 +276,8 @@ FIELDS = dict(scalar_paths())
 
 @pytest.mark.parametrize("path", FIELDS)
 def test_the_schema_for_editors_accepts_what_the_validator_accepts(path: str) -> None:
-    words = (
-        fields.field_key(FIELDS[path]) in TEXT_OR_LIST
-    )  # a schema cannot express how a text is split
+    # a schema cannot express how a text is split
+    words = fields.field_key(FIELDS[path]) in TEXT_OR_LIST
     pool = [value for value in POOL if not (words and isinstance(value, str))]
     made = [document(path, value) for value in pool]
     differ = [

@@ -176,9 +176,8 @@ def test_settings_of_the_workspace_are_defaults_of_options(shell, monkeypatch) -
     monkeypatch.setattr(
         "hai_sync.cli.commands.transfer.RateLimit", lambda rate: paces.append(rate) or RateLimit()
     )
-    assert (
-        shell("push", "--conflict", "refuse")[0] == 1
-    )  # an option takes precedence over a setting
+    # an option takes precedence over a setting
+    assert shell("push", "--conflict", "refuse")[0] == 1
     assert shell("push")[0] == 0
     assert paces == [64 << 20] * 2
     for key in ("conflict", "bwlimit"):

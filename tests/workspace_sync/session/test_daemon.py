@@ -37,10 +37,11 @@ MOST_EVENTS = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
 @contextlib.asynccontextmanager
 async def running(laptop, mode: Mode = Mode.SYNC) -> AsyncIterator[Daemon]:
     """Run a daemon in this process, and wait until it answers and is idle."""
+    # commands would find the same socket
     server = {
         "config": "",
         "surroundings": server_choice(""),
-    }  # commands would find the same socket
+    }
     daemon = Daemon(laptop.session, SyncOptions(Rules(mode)), lambda line: None, server)
     work = asyncio.create_task(daemon.run())
     try:
@@ -102,9 +103,8 @@ async def test_a_flush_syncs_in_both_directions(
 ) -> None:
     """A push used to report success although a file waited on the cluster."""
     monkeypatch.chdir(laptop.root)
-    monkeypatch.setattr(
-        Remote, "watch", _silent
-    )  # otherwise the daemon may have synced the file itself
+    # otherwise the daemon may have synced the file itself
+    monkeypatch.setattr(Remote, "watch", _silent)
     laptop.write("mine", "1")
     await laptop.sync()
     async with running(laptop, mode):

@@ -93,9 +93,8 @@ async def test_a_push_refused_at_its_end_leaves_the_base_unchanged(laptops) -> N
     await two.push()
     before = one.session.index.fact("generation")
     one.write("c")
-    one.session.hint(
-        ["c"]
-    )  # so that the client does not ask for the revision; the server refuses the commit
+    # so that the client does not ask for the revision; the server refuses the commit
+    one.session.hint(["c"])
     report = await one.session.sync(SyncOptions(Rules(Mode.PUSH), scan_remote=False))
     assert report.revision == 3
     assert one.session.index.fact("generation") != before

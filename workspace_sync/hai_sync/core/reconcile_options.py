@@ -67,9 +67,8 @@ class Outcome:
     to_local: tuple[Change, ...] = ()
     to_remote: tuple[Change, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
-    other_side_only: tuple[
-        str, ...
-    ] = ()  # paths that changed on the side that this mode does not read
+    # paths that changed on the side that this mode does not read
+    other_side_only: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     # local paths of the contents, by conflict copy
     copies: Mapping[str, str] = field(default_factory=dict)

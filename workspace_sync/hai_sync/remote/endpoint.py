@@ -44,9 +44,8 @@ class Remote:
         self.name = name
         self.user = user
         self.rate_limit = RateLimit()
-        self.passed_over: dict[
-            str, str
-        ] = {}  # paths that the last remote scan could not sync, with the reason
+        # paths that the last remote scan could not sync, with the reason
+        self.passed_over: dict[str, str] = {}
         self.case_insensitive = (
             False  # whether the remote storage ignores case, as of the last `get`
         )

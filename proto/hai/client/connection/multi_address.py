@@ -34,9 +34,8 @@ class MultiAddressChannel:
     ) -> None:
         self._addresses = addresses
         self._open_channel = open_channel
-        self._channels: dict[
-            str, tuple[aio.Channel, float]
-        ] = {}  # with the time when each was opened
+        # with the time when each was opened
+        self._channels: dict[str, tuple[aio.Channel, float]] = {}
         self._index = 0
 
     async def connect(self) -> None:

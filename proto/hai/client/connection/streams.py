@@ -73,9 +73,8 @@ async def resume_stream(
     while True:
         failure: Unreachable | None = None
         try:
-            async with aclosing(
-                reopen(position)
-            ) as answers:  # ends the call when the consumer stops iterating
+            # `aclosing` ends the call when the consumer stops iterating
+            async with aclosing(reopen(position)) as answers:
                 async for answer in answers:
                     timer.reset()
                     position = position_of(answer)

@@ -91,10 +91,9 @@ class Connection:
         self._metadata = (("authorization", f"Bearer {profile.token}"),) if profile.token else ()
         self._is_closed = False
 
+    # made on first use: it belongs to the running event loop
     @cached_property
-    def _channel(
-        self,
-    ) -> MultiAddressChannel:  # made on first use: it belongs to the running event loop
+    def _channel(self) -> MultiAddressChannel:
         profile = self.profile
         return MultiAddressChannel(
             profile.addresses, lambda server: open_channel(replace(profile, server=server))

@@ -96,9 +96,8 @@ def _index(path: Path) -> Mapping[str, Any] | None:
     """Return facts about the index. It is opened read-only."""
     if not path.exists():
         return None
-    used = path.with_name(
-        f"{path.name}-wal"
-    ).exists()  # otherwise SQLite would create files beside it
+    # otherwise SQLite would create files beside it
+    used = path.with_name(f"{path.name}-wal").exists()
     how = "mode=ro" if used else "immutable=1"
     with closing(sqlite3.connect(f"{path.as_uri()}?{how}", uri=True)) as db:
         counts = {t: db.execute(f"SELECT count(*) FROM {t}").fetchone()[0] for t in _TABLES}
