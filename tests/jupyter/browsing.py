@@ -1,4 +1,4 @@
-"""What tests in a real browser share: Debian's chromium, and what a user does with JupyterLab and the panel."""
+"""Helpers of browser tests: the path of Debian's chromium, and a user's actions in JupyterLab and the panel."""
 
 from __future__ import annotations
 
@@ -65,14 +65,16 @@ async def submit(page: Page) -> None:
 
 
 async def from_menu(page: Page, item: Locator, label: str) -> None:
-    """What the menu of a file offers; meanwhile JupyterLab may choose another file, that was just opened."""
+    """Choose an entry of a file's menu. The file must be selected first, because JupyterLab may still select one that
+    was just opened.
+    """
     await item.click(button="right")
     await expect(item).to_have_class(re.compile("jp-mod-selected"))
     await page.locator(".lm-Menu-itemLabel", has_text=label).click()
 
 
 async def execute(page: Page, shown: Locator) -> None:
-    """Run the first cell until it shows this: idle is said a little before the kernel listens."""
+    """Run the first cell until `shown` appears. JupyterLab reports an idle kernel a little before it accepts code."""
     await page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").first.wait_for()
     for _ in range(20):
         with suppress(PlaywrightTimeout):
@@ -85,7 +87,7 @@ async def execute(page: Page, shown: Locator) -> None:
 
 
 def notebook(*cells: Any) -> Any:
-    """One that asks for no kernel when it is opened."""
+    """Return a notebook that names a kernel, so that JupyterLab does not ask for one."""
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     return NB.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})
 
@@ -95,6 +97,6 @@ def row(page: Page, name: str) -> Locator:
 
 
 def task(name: str, text: str, nodes: int = 1) -> TaskSpec:
-    """A shell one-liner."""
+    """Return the spec of a task that runs a shell command."""
     program = ProgramSpec(entrypoint="sh", parameters=["-c", text], entrypoint_executable=True)
     return TaskSpec(version=2, name=name, spec=program, resource=ResourceSpec(node_count=nodes))

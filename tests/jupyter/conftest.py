@@ -1,4 +1,4 @@
-"""A real platform and a real Jupyter server beside it, shared by the tests of a file; and what a page would say."""
+"""Fixtures: a real platform and a real Jupyter server for the tests of a file, and a client of the handlers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PATIENCE = 20.0
 
 @dataclass(frozen=True)
 class JupyterSetup:
-    """A platform, a Jupyter server that knows it, and the directory of both."""
+    """A platform, a Jupyter server that uses it, and the directory of both."""
 
     home: Path
     server: ServerProcess
@@ -41,7 +41,7 @@ class JupyterSetup:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a handler said."""
+    """The answer of a handler."""
 
     code: int
     data: Any
@@ -49,7 +49,7 @@ class Answer:
 
 
 class Page:
-    """Speaks to the handlers as the front end does."""
+    """Sends requests to the handlers like the front end."""
 
     def __init__(self, lab: Lab) -> None:
         self._lab = lab
@@ -67,7 +67,7 @@ class Page:
         return await self._ask("DELETE", path, None, headers)
 
     async def login(self) -> str:
-        """The cookies that a browser has after its first visit."""
+        """Return the cookies that a browser has after its first visit."""
         cookies: dict[str, str] = {}
         for url in (f"{self._lab.url}login", f"{self._lab.url}api/status?token={self._lab.token}"):
             sent = {"Cookie": "; ".join(f"{k}={v}" for k, v in cookies.items())}
@@ -123,7 +123,7 @@ def setup(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterSetup]:
 def start_setup(
     home: Path, *, lab: bool, nodes: int = 2, **variables: str
 ) -> Iterator[JupyterSetup]:
-    """Both, in this directory; nothing of them is left afterwards."""
+    """Start a platform and a Jupyter server in `home`, and stop both at the end."""
     (home / "hai").mkdir()
     server = ServerProcess(home / "hai", "--nodes", str(nodes))
     profile = server.start()
@@ -141,7 +141,7 @@ def start_setup(
 
 
 def sync_command(setup: JupyterSetup, folder: Path, *arguments: str) -> None:
-    """`haiworkspace …` in a folder, as its user."""
+    """Run `haiworkspace` in a folder with the user's profile."""
     command = [sys.executable, "-m", "hai_sync.cli.main", *arguments]
     environment = {"HAI_CONFIG": str(setup.home / "config.toml"), "PATH": "/usr/bin"}
     subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)

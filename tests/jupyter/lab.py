@@ -1,4 +1,4 @@
-"""A real JupyterLab in a process of its own, with our extension, against any platform."""
+"""Starts JupyterLab with the extension in a process of its own."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PACKAGE = Path(__file__).parents[2] / "jupyter_ext" / "hai_jupyter"
 
 @dataclass
 class Lab:
-    """Where it is, and its process."""
+    """A running JupyterLab."""
 
     url: str
     token: str
@@ -52,7 +52,7 @@ class Lab:
 
 
 def start_lab(home: Path, config: Path, *, lab: bool = True, **variables: str) -> Lab:
-    """Start it and wait until it listens; the profile in `config` is the one it uses."""
+    """Start JupyterLab with the profile in `config`, and wait until it listens."""
     root, jupyter_home = home / "notebooks", home / "jupyter"
     for directory in (root, jupyter_home / "settings", jupyter_home / "extensions"):
         directory.mkdir(parents=True, exist_ok=True)
@@ -66,7 +66,7 @@ def start_lab(home: Path, config: Path, *, lab: bool = True, **variables: str) -
     environment = {
         **{k: v for k, v in os.environ.items() if not k.startswith(("HAI_", "MARSV2_", "JUPYTER"))},
         "HAI_CONFIG": str(config),
-        "HOME": str(home),  # a login shell reads what is there
+        "HOME": str(home),  # login shells read files of the home directory
         "JUPYTER_CONFIG_DIR": str(jupyter_home / "config"),
         "JUPYTER_DATA_DIR": str(jupyter_home / "data"),
         "JUPYTER_RUNTIME_DIR": str(jupyter_home / "runtime"),
@@ -81,7 +81,7 @@ def start_lab(home: Path, config: Path, *, lab: bool = True, **variables: str) -
 
 
 def write_profile(path: Path, profile: Profile) -> None:
-    """What `hai init` would write."""
+    """Write a profile like `hai init`."""
     path.write_text(
         f'current = "test"\n[profiles.test]\nserver = "{profile.server}"\ntoken = "{profile.token}"\n'
     )
@@ -94,6 +94,6 @@ def _listening(runtime: Path, process: subprocess.Popen[bytes], home: Path) -> s
             try:
                 return str(json.loads(found.read_text())["url"])
             except ValueError:
-                pass  # half of it
+                pass  # the file is not yet complete
         time.sleep(0.05)
     raise RuntimeError((home / "lab.log").read_text(errors="replace")[-4000:])

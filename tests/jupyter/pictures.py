@@ -1,4 +1,4 @@
-"""The pictures of docs/jupyter.md: `python -m tests.jupyter.pictures` makes them anew. Look at them afterwards."""
+"""`python -m tests.jupyter.pictures` draws the pictures of docs/jupyter.md. Look at them afterwards."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def play(page: Page, setup: JupyterSetup, client: Client) -> None:
     await open_lab(page, setup)
     await open_file(page, "study.ipynb")
     await page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for()
-    await page.wait_for_timeout(4000)  # idle is said a little before the kernel listens
+    await page.wait_for_timeout(4000)  # the kernel accepts code a little after it is shown as idle
     await page.locator(".jp-Notebook .jp-CodeCell .cm-content").nth(1).click()
     await page.keyboard.press("Control+Enter")
     await page.locator(".hai-live .hai-card").wait_for()

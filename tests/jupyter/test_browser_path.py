@@ -1,4 +1,4 @@
-"""A dev container below a path, for platforms without wildcard names, in a browser: Lab, its panel and a kernel."""
+"""A dev container under a path of the platform, in a browser: JupyterLab, the panel and a kernel."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def _work(server: ServerProcess) -> None:
         browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         page = await browser.new_page()
         page.set_default_timeout(90_000)
-        await page.goto(opened.link)  # says that it starts, and becomes Lab
+        await page.goto(opened.link)  # a page announces the start, and JupyterLab replaces it
         await page.locator(".jp-LauncherCard", has_text="Python 3").first.click()
         assert f"/t/{task.id}/main/lab" in page.url
         await page.locator(".jp-Notebook .cm-content").first.click()

@@ -1,4 +1,4 @@
-"""The front end's own tests, run by node; and what its sources must keep to."""
+"""The front end's own tests, run by node, and rules for its sources."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_text_is_only_ever_text(word: str) -> None:
 
 
 def test_names_are_told_in_filled_sentences_or_in_elements_of_their_own() -> None:
-    """What is put together by hand from names would let one of them turn the rest around."""
+    """In a sentence joined by hand, a name with right-to-left characters could reorder the rest."""
     told = re.compile(r"Notification\.\w+\(\s*`|showErrorMessage\(|showDialog\(\{[^}]*`")
     assert [str(path) for path in SOURCES if told.search(path.read_text())] == []
     style = (FRONT / "style" / "base.css").read_text()

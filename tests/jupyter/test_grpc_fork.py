@@ -1,4 +1,4 @@
-"""A server that has called ours forks as if there were no gRPC in it."""
+"""A Jupyter server with the extension forks without gRPC's fork handlers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ print(os.environ.get("GRPC_ENABLE_FORK_SUPPORT"))
 )
 def test_a_fork_calls_handlers_of_grpc(loading: str, chosen: str | None, disturbed: bool) -> None:
     environment = {k: v for k, v in os.environ.items() if k != "GRPC_ENABLE_FORK_SUPPORT"}
-    environment["GRPC_VERBOSITY"] = "info"  # `hai` silences it for the process that it is in
+    environment["GRPC_VERBOSITY"] = "info"  # importing `hai` silences gRPC in its process
     if chosen is not None:
         environment["GRPC_ENABLE_FORK_SUPPORT"] = chosen
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Closing tabs closes streams: counted by the platform, with a real Jupyter server in between."""
+"""Closing tabs closes streams of the platform, through a real Jupyter server."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def platform(streams: Callable[[], int], tmp_path: Path) -> AsyncIterator[
 
 
 async def becomes(streams: Callable[[], int], wanted: int) -> None:
-    """The platform notices within a moment."""
+    """Wait until the platform has this many open streams."""
     for _ in range(500):
         if streams() == wanted:
             return
@@ -62,7 +62,7 @@ async def _open_and_close(page: Page, platform: RunningServer, streams: Callable
                 await frame()
             for _ in range(3):
                 await tabs.enter_async_context(page.socket(f"tasks/{made.id}/log"))
-            await becomes(streams, 1 + 3)  # one for all tabs, and one for each log
+            await becomes(streams, 1 + 3)  # one stream for all tabs, and one for each log
         await becomes(streams, 0)
         await client.tasks.stop(made.id)
         await client.tasks.wait(made.id, timeout=30)

@@ -1,4 +1,4 @@
-"""The magics, in a real IPython against a real platform."""
+"""The magics, in IPython with a real platform."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def shell(setup: JupyterSetup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def ended(shell: Any, id: int) -> str:
-    """What is said of a task at its end."""
+    """Return the output of `%hai_status` after the end of a task."""
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline:
         said = repr(shell.run_line_magic("hai_status", str(id)))

@@ -1,4 +1,4 @@
-"""Silent agents in what the panel is sent, and in what a notebook shows."""
+"""Silent agents in messages for the panel and in outputs of a notebook."""
 
 from __future__ import annotations
 
@@ -50,6 +50,6 @@ async def test_a_silent_task_is_explained_although_it_runs(fake: FakeClient) -> 
 
 async def test_what_a_notebook_shows_says_it(fake: FakeClient) -> None:
     task = await fake.tasks.get(1)
-    said = "agent of rank 1 silent for 4"  # seconds pass while this is tested
+    said = "agent of rank 1 silent for 4"  # the number grows while the test runs
     assert repr(TaskView(task)).startswith(f"task 1 train RUNNING: {said}")
     assert said in TaskList([task])._repr_html_()

@@ -1,4 +1,4 @@
-"""What has changed since a file was submitted last."""
+"""Changes of a file since its last submission."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real server in the test process, and the app in front of it."""
+"""Fixtures of the terminal app's tests: a server in the test process, and the app connected to it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _VARIABLES = [
     *("LC_ALL", "LC_MESSAGES", "HAI_LANG", "HAI_PROFILE", "HAI_SERVER", "HAI_TOKEN", "HAI_HOME"),
     *("MARSV2_SERVER", "MARSV2_USER_TOKEN", "NO_COLOR"),
 ]
-NOBODY = "http://127.0.0.1:1"  # listens there
-_PATIENCE = 60.0  # seconds; a machine may be busy with other things
+NOBODY = "http://127.0.0.1:1"  # no process listens on this port
+_PATIENCE = 60.0  # seconds; long, for a busy machine
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +62,7 @@ async def client(server: RunningServer) -> AsyncIterator[Client]:
 def a_program(
     name: str, *command: str, nodes: int = 1, priority: int = 10, **more: Any
 ) -> TaskSpec:
-    """A task that runs a command."""
+    """Return the spec of a task that runs a command."""
     entrypoint, *parameters = command or ("sleep", "60")
     return TaskSpec(
         version=2,
@@ -80,23 +80,23 @@ def a_program(
 
 
 class Driver:
-    """The app under test: keys go in, text comes out."""
+    """Presses keys in the app under test and reads its screen."""
 
     def __init__(self, app: HaiApp, pilot: Pilot[int]) -> None:
         self.app, self.pilot = app, pilot
 
     async def press(self, *keys: str) -> None:
-        """Press keys and let the app come to rest."""
+        """Press keys and wait until the app has processed them."""
         await self.pilot.press(*keys)
         await self.pilot.pause()
 
     def types(self, *keys: str) -> None:
-        """Keys that lie there together, as they do when they are typed faster than they are done."""
+        """Put all keys into the queue at once, like a user who types faster than the app works."""
         for key in keys:
             self.app.post_message(events.Key(key, key_to_character(key) if key[1:] else key))
 
     async def until(self, true: Callable[[], Any], patience: float = _PATIENCE) -> None:
-        """Wait for something that a server brings about; events, not time, make it true."""
+        """Wait until a condition holds, for example one that an event of the server makes true."""
         ends = time.monotonic() + patience
         while not true():
             assert time.monotonic() < ends, f"it did not come true:\n{self.screen()}"
@@ -104,11 +104,11 @@ class Driver:
         await self.pilot.pause()
 
     async def shows(self, *texts: str) -> None:
-        """Wait until the screen shows all of these."""
+        """Wait until the screen shows all the texts."""
         await self.until(lambda: all(text in self.screen() for text in texts))
 
     def screen(self) -> str:
-        """What a user sees, line by line."""
+        """Return the text of the screen, line by line."""
         strips = self.app.screen._compositor.render_strips()
         return "\n".join("".join(segment.text for segment in strip) for strip in strips)
 

@@ -1,4 +1,4 @@
-"""The made-up cluster, in which every text that a server tells is hostile: brackets, links, codes of a terminal."""
+"""The demo cluster with a hostile text in every field: brackets, links, control codes of a terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _READ = {
 
 
 def change(message: Message, with_text: Callable[[str], str]) -> Message:
-    """A copy with other texts in all of its fields."""
+    """Return a copy of a message with `with_text` applied to each of its texts."""
     made = type(message)()
     made.CopyFrom(message)
     _change(made, with_text)
@@ -46,17 +46,17 @@ def _change(message: Any, with_text: Callable[[str], str]) -> None:
 
 
 def hostile(text: str) -> str:
-    """What somebody may have written instead."""
+    """Return the text inside markup and control codes."""
     return f"{BEGIN}{text}{END}" if text else text
 
 
 def tame(text: str) -> str:
-    """What was there before."""
+    """Return the text without the additions of `hostile`."""
     return text.replace(BEGIN, "").replace(END, "")
 
 
 class _Hostile:
-    """A transport on which answers become hostile, and requests what they were."""
+    """Makes the texts of answers hostile, and restores the texts of requests."""
 
     def __init__(self, transport: Any) -> None:
         self._transport = transport
@@ -65,18 +65,16 @@ class _Hostile:
         return getattr(self._transport, name)
 
     async def unary(self, call: Any, request: Any, **how: Any) -> Any:
-        """One call."""
         answer = await self._transport.unary(call, change(request, tame), **how)
         return change(answer, hostile)
 
     async def stream(self, call: Any, request: Any) -> AsyncGenerator[Any, None]:
-        """One streaming call."""
         async for answer in self._transport.stream(call, change(request, tame)):
             yield change(answer, hostile)
 
 
 async def hostile_demo() -> DemoClient:
-    """The day of `hai tui --demo`, with hostile texts from now on."""
+    """Return the client of the demo cluster with hostile texts in all later answers."""
     client = await demo()
     tame_one = client._transport
     hostile_one = _Hostile(tame_one)

@@ -1,4 +1,4 @@
-"""A day of a cluster on a real server in this process, under a clock that stands still: always the same."""
+"""A fixed sequence of events in a cluster, on a real server in this process whose clock moves only on command."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NODES = [
 
 @dataclass
 class Story:
-    """The cluster while its day goes on."""
+    """Clients, clock and launcher of the cluster, and the steps of the day."""
 
     admin: Client
     people: dict[str, Client]
@@ -42,33 +42,35 @@ class Story:
     async def submit(
         self, user: str, name: str, nodes: int, priority: int, tags: str = "", *, until: str
     ) -> int:
-        """Submit and wait until it stands as it should; four minutes pass."""
+        """Submit a task, wait until it has the status `until`, and advance the clock by four minutes."""
         task = await self.people[user].tasks.create(training(name, nodes, priority, tags))
         await self.wait_for_status(task.id, until)
         self.clock.advance(240)
         return task.id
 
     async def wait_for_status(self, id: int, status: str) -> None:
-        """Wait until a task is called that; one that runs, until all its programs do: the clock goes on then."""
+        """Wait until a task has a status. For RUNNING, wait also until all its programs have started, because
+        the clock advances afterwards.
+        """
         await self.until(id, lambda task: cached_status(task) == status and _is_whole(task))
 
     async def until(self, id: int, true: Callable[[Task], bool]) -> None:
-        """Wait until something is true of a task."""
+        """Wait until a condition holds for a task."""
         async with asyncio.timeout(30), aclosing(self.admin.tasks.watch()) as answers:
             while not true(await self.admin.tasks.get(id)):
                 await anext(answers)
 
     async def queued(self, count: int) -> None:
-        """Wait until the scheduler has told so many tasks why they wait."""
+        """Wait until this many tasks have a reason for waiting."""
         async with asyncio.timeout(30):
-            while await self._told() != count:  # noqa: ASYNC110 - no watch tells of it
+            while await self._told() != count:  # noqa: ASYNC110 - watches do not report it
                 await asyncio.sleep(0.05)
 
     async def _told(self) -> int:
         return sum(bool(task.waiting.reason) for task in await self.admin.tasks.queue())
 
     def print(self, id: int, ranks: int) -> None:
-        """A training program prints its loss."""
+        """Let the programs of a task print 40 lines with their loss."""
         for step in range(1, 41):
             self.clock.advance(0.5)
             for rank in range(ranks):
@@ -77,7 +79,7 @@ class Story:
 
 
 def _is_whole(task: Task) -> bool:
-    """No program of its gang is still to begin."""
+    """Return whether all programs of a running task have started."""
     running = cached_status(task) == "RUNNING"
     return not running or all(rank.HasField("start_time") for rank in task.run.ranks)
 
@@ -112,7 +114,7 @@ async def _person(admin: Client, user: User) -> str:
 
 
 async def _day(day: Story) -> None:
-    """Tasks 1 to 12: a success, a stop, a failure, one held, one that outranks two others, a queue."""
+    """Submit tasks 1 to 12, which succeed, fail, run, wait, and are stopped, held or displaced."""
     await day.admin.nodes.cordon("gpu-15", "fan replaced")
     await day.admin.nodes.label("gpu-08", {"fabric": "ib", "rack": "r3"})
     await day.submit("alice", "tokenize-corpus", 1, 10, "data", until="RUNNING")
@@ -123,7 +125,7 @@ async def _day(day: Story) -> None:
     await day.submit("carol", "gpt-125m-sweep-lr3e4", 2, 10, "sweep,nlp", until="RUNNING")
     day.launcher.agents[4, 1].exit(1, TRACE)
     await day.until(4, lambda task: task.run.ranks[1].exit_code == 1)
-    day.launcher.agents[4, 0].exit(143)  # as the agent does when a sibling has failed
+    day.launcher.agents[4, 0].exit(143)  # the agent ends a program whose sibling has failed
     await day.wait_for_status(4, "FAILED")
     await day.submit("carol", "gpt-125m-sweep-lr1e3", 2, 10, "sweep,nlp", until="RUNNING")
     held = await day.submit("dave", "eval-nightly", 1, 0, until="RUNNING")
@@ -153,7 +155,7 @@ async def _belongings(people: dict[str, Client], now: float) -> None:
 
 
 def _install(root: Path, venv: Venv) -> None:
-    """Put an environment on the storage, as haienv leaves it."""
+    """Write an environment to the storage in the form that haienv uses."""
     name, _, owner = venv.parent.rstrip("]").partition("[")
     gone = {"name": name, "owner": owner, "layer": "5" * 24, "lock_hash": "5" * 64}
     parents = [gone if venv.broken else as_parent(root, owner, name)] if venv.parent else []
@@ -172,7 +174,7 @@ def _install(root: Path, venv: Venv) -> None:
 
 
 async def _push(client: Client, tree: Tree) -> None:
-    """All files at first, then one of them anew with each revision."""
+    """Push a workspace with all its files, then one changed file per further revision."""
     pusher = await Pusher(client, tree.name).create()
     for revision in range(tree.revisions):
         files = range(1 if revision else tree.files)

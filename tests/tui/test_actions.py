@@ -1,4 +1,4 @@
-"""What the app offers to a role is what the server lets it do."""
+"""The app offers a role exactly those actions that the server permits."""
 
 from __future__ import annotations
 

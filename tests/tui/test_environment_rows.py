@@ -1,4 +1,4 @@
-"""A row of an environment tells what those who choose one must know."""
+"""The row of an environment has the facts that a user needs to choose one."""
 
 from __future__ import annotations
 

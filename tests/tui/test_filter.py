@@ -1,4 +1,4 @@
-"""The filter line: what matches, what is asked of the server, and what is said of nonsense."""
+"""The filter line: which tasks match, which part the server filters, and the messages for invalid terms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of messages: each key once, and both languages with the same variables."""
+"""Tables of messages: each key occurs once, and both languages use the same variables."""
 
 from __future__ import annotations
 

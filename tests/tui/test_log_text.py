@@ -1,4 +1,4 @@
-"""What programs print can colour a screen, and do nothing else to it."""
+"""Control codes in a log can colour text, and have no other effect on the screen."""
 
 from __future__ import annotations
 

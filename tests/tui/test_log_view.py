@@ -1,4 +1,4 @@
-"""The view of a log: its bar stands where it stands."""
+"""The view of a log: its scroll bar shows the position in the log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hai_tui.widgets.log.view import LogView
 
 
 class Logs(App[None]):
-    """A view of a window that the test fills."""
+    """Shows a log window that the test fills."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class Logs(App[None]):
         yield self.view
 
     def come(self, count: int) -> None:
-        """Lines arrive."""
+        """Append lines to the window."""
         lines = [Line(1, 0, 0.0, f"line {n}") for n in range(count)]
         self.view.apply(self.window.append(lines, "cursor"))
 
@@ -35,7 +35,7 @@ async def test_the_thumb_stands_at_the_end_as_the_log_does(early: bool) -> None:
     app = Logs()
     async with app.run_test(size=(40, 10)) as pilot:
         app.come(30)
-        if early:  # the bar is not there yet
+        if early:  # before the first layout there is no bar
             app.view._jump(app.view.max_scroll_y)
         await pilot.pause(0.2)
         bar, view = app.view.vertical_scrollbar, app.view

@@ -1,4 +1,4 @@
-"""The window on a log: bounded, exact at both ends, one line for a progress bar."""
+"""The window on a log: limited in size, exact at both ends, one line for a progress bar."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What streams say, kept as values: nothing doubled, nothing missed, whatever the order of answers."""
+"""Models that streams fill: no item is doubled or missing, in any order of answers."""
 
 from __future__ import annotations
 
@@ -114,7 +114,9 @@ def test_a_change_of_what_is_not_known_yet_changes_nothing() -> None:
     kept: SortedFilteredIndex[Thing] = SortedFilteredIndex()
     things = {1: Thing(1, 0)}
     kept.sort_by(things, lambda thing: thing.value, False)
-    assert kept.update(things, {1, 7}) == [1]  # the queue may name a task before the watch does
+    assert kept.update(things, {1, 7}) == [
+        1
+    ]  # the queue may have a task before the watch reports it
     assert kept.set_filter({}, above(0)) == []
 
 
@@ -139,7 +141,7 @@ def test_a_filter_that_grows_finds_what_it_finds_at_once(named, line) -> None:
 
 
 class Queue:
-    """A client that only moves."""
+    """A client that implements only `move`."""
 
     def __init__(self, order: list[int]) -> None:
         self.tasks, self.order = self, order

@@ -1,4 +1,4 @@
-"""What the app remembers, on a disk that is full and beside other apps."""
+"""Preferences of the app: a full disk, and several apps that write the same file."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Golden screens: what a page or dialog draws, as text. A change is seen as a difference.
+"""Golden screens: the text of a page or dialog, compared with a stored file.
 
-Most show a real server in this process, after a day that is always the same (story.py). What it can not show (hours
-of use, a lost connection, no profile yet) comes from the made-up cluster of `hai tui --demo`. Every other screen has
-only a picture in the manual. HAI_REWRITE_SCREENS=1 writes the files again.
+Most tests use a real server in this process with a fixed sequence of events (story.py). The demo cluster of
+`hai tui --demo` provides the other states: hours of usage, a lost connection, a start without a profile. All other
+screens have a picture in the manual only. HAI_REWRITE_SCREENS=1 writes the files again.
 """
 
 from __future__ import annotations
@@ -93,12 +93,12 @@ async def test_screen_of_the_real_server(
 @pytest.mark.parametrize(("picture", "size"), golden(made_up=True))
 async def test_screen_of_the_made_up_cluster(picture: Picture, size: tuple[int, int]) -> None:
     text, _ = await shot(picture, size)
-    text = re.sub(r"in \d+s · ctrl", "in 1s · ctrl", text)  # waits before a retry are drawn
+    text = re.sub(r"in \d+s · ctrl", "in 1s · ctrl", text)  # the wait before a retry is random
     assert_golden(text, picture.name, size)
 
 
 def screens_of_the_app() -> dict[str, type[Screen[Any]]]:
-    """Every class of a screen that is written somewhere in hai_tui, and not only built on."""
+    """Return all screen classes of hai_tui by name."""
     for module in walk_packages(hai_tui.__path__, "hai_tui."):
         if not module.name.startswith("hai_tui.cli"):
             import_module(module.name)

@@ -1,4 +1,4 @@
-"""The app and its terminal."""
+"""The app starts in a terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_the_app_ends_when_its_terminal_closes(tmp_path: Path) -> None:
     ) as app:
         os.close(slave)
         try:
-            assert os.read(master, 1)  # it paints
+            assert os.read(master, 1)  # the app has drawn something
             assert app.poll() is None
             os.close(master)
             assert app.wait(timeout=60) == 129

@@ -1,4 +1,4 @@
-"""Streams of the terminal app that end without an error are noticed: what they kept fresh is not fresh any more."""
+"""The app notices streams that end without an error, and marks their data as stale."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hai_tui.session import Session
 
 
 async def cancelled(*_: Any, **__: Any) -> AsyncGenerator[Any, None]:
-    """A stream that waits for something that somebody cancels."""
+    """A stream that ends because the future that it awaits is cancelled."""
     part = asyncio.ensure_future(asyncio.Event().wait())
     part.cancel()
     await part

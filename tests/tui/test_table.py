@@ -1,4 +1,4 @@
-"""A table draws what changed and keeps the rest; garbage waits until nobody types."""
+"""The table draws only changed rows, and garbage collection waits for a pause in typing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hai_tui.widgets.table.virtual_table import VirtualTable
 
 
 class Tables(App[None]):
-    """A table of numbers, and a line that can have the keyboard instead."""
+    """A table of numbers, and an input line that can take the focus."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ async def test_a_line_is_made_again_only_when_its_row_says_something_else() -> N
     async with app.run_test(size=(40, 20)) as pilot:
         await pilot.pause(0.1)
         app.made.clear()
-        await pilot.press("tab", "shift+tab")  # the keyboard goes and comes
+        await pilot.press("tab", "shift+tab")  # the focus leaves and returns
         assert not app.made
         app.says[3] = "three"
         app.table.changed([3, 900])
@@ -62,7 +62,11 @@ async def test_a_line_is_made_again_only_when_its_row_says_something_else() -> N
         assert app.made == {3: 1}
         assert "three" in app.lines()[4]
         await pilot.press("down")
-        assert set(app.made) == {0, 1, 3}  # where the cursor was, and where it is
+        assert set(app.made) == {
+            0,
+            1,
+            3,
+        }  # the old and the new row of the cursor, and the changed row
 
 
 async def test_ages_go_on_where_they_are_seen() -> None:
@@ -73,7 +77,7 @@ async def test_ages_go_on_where_they_are_seen() -> None:
         await pilot.pause()
         assert app.lines()[3].endswith("107")
         app.now += 7
-        app.table.reorder([5, 2, 1])  # drawn a second later or more: nothing older is shown
+        app.table.reorder([5, 2, 1])  # rows drawn after a new order show their current age
         await pilot.pause()
         assert app.lines()[2].endswith("114")
 
@@ -96,7 +100,7 @@ def thresholds() -> Iterator[None]:
 
 
 class Ring:
-    """Only the collector can end it."""
+    """An object in a reference cycle, which only the garbage collector can free."""
 
     def __init__(self) -> None:
         self.itself = self

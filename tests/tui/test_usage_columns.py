@@ -1,4 +1,4 @@
-"""The list of tasks tells what they use, where that is known: in the made-up cluster, and of values."""
+"""The list of tasks shows the usage of each task: in the demo cluster, and from values."""
 
 from __future__ import annotations
 

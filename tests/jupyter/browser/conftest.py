@@ -1,4 +1,4 @@
-"""One browser, one JupyterLab and one platform for all tests here; a fresh page for each."""
+"""Fixtures of the browser tests: they share a browser, a JupyterLab and a platform; each has its own page."""
 
 from __future__ import annotations
 

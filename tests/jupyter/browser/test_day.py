@@ -1,4 +1,4 @@
-"""A user's day: a notebook is submitted, watched, suspended, resumed and read; the platform goes and comes."""
+"""A user submits, watches, suspends, resumes and reads a notebook; the platform stops and returns."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_a_log_is_shown_to_its_last_line(page: Page, client: Client) -> No
     await row(page, "long log").locator(".hai-name").click()
     await page.locator(".hai-page").get_by_role("tab", name="Logs").click()
     await expect(page.locator(".hai-log")).to_contain_text("the end")
-    assert await page.locator(".hai-line").count() < 200  # only what is seen is drawn
+    assert await page.locator(".hai-line").count() < 200  # the log draws only visible lines
     await page.locator(".hai-log").evaluate("e => { e.scrollTop = 0 }")
     await expect(page.locator(".hai-line").first).to_have_text("1")
 
@@ -72,7 +72,7 @@ async def test_a_rank_leads_to_its_own_lines(page: Page, client: Client) -> None
 async def test_charts_show_what_ranks_use(page: Page, client: Client) -> None:
     made = await client.tasks.create(task("uses much", "exec sleep 120", nodes=2))
     await client.tasks.wait(made.id, until="running", timeout=60)
-    for _ in range(100):  # agents say it every few seconds
+    for _ in range(100):  # agents report usage every few seconds
         if len((await client.usage.of_task(made.id)).ranks) == 2:
             break
         await asyncio.sleep(0.5)

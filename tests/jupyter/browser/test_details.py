@@ -1,4 +1,4 @@
-"""Small things that save work: begun forms, what has changed, columns, following the chosen task, links, help."""
+"""Drafts of forms, changes since the last submission, columns, following the chosen task, links, and help."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SETTINGS = "lab/api/settings/hai-jupyter:plugin"
 
 
 async def kept(page: Page, lab: JupyterSetup, word: str) -> None:
-    """Lab writes its state down with some delay."""
+    """Wait until JupyterLab, which saves its state with a delay, has stored a word."""
     headers = {"Authorization": f"token {lab.lab.token}"}
     for _ in range(300):
         found = await page.request.get(f"{lab.lab.url}lab/api/workspaces", headers=headers)
@@ -93,7 +93,7 @@ async def test_rows_tell_what_was_chosen_for_them(page: Page, client: Client) ->
     await page.get_by_role("group", name="Columns").get_by_label("Number of runs").check()
     await page.get_by_role("button", name="Columns").click()
     await expect(row(page, "uses cpu")).to_contain_text("×1")
-    for _ in range(100):  # agents say it every ten seconds
+    for _ in range(100):  # agents report usage every ten seconds
         if (await client.usage.of_task(made.id, sum=True)).sum:
             break
         await asyncio.sleep(0.5)
@@ -180,7 +180,7 @@ async def test_a_magic_shows_a_task_that_goes_on_living(
     await card.get_by_role("button", name="Stop").click()
     await page.locator(".jp-Dialog .jp-mod-accept").click()
     await expect(card).to_contain_text("STOPPED")
-    await card.get_by_role("link", name="lives on").press("Enter")  # with the keyboard alone
+    await card.get_by_role("link", name="lives on").press("Enter")  # with the keyboard
     await expect(page.locator(".hai-page-head:visible h2")).to_contain_text("lives on")
 
 

@@ -1,4 +1,4 @@
-"""The card of a failed task says what `hai why` says."""
+"""The card of a failed task shows the same text as `hai why`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever has no mouse, or hears the page: focus stays where it was put, and says what is chosen."""
+"""The panel with keyboard and screen reader: focus stays where it was put, and the choice is announced."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_the_list_says_which_task_is_chosen(page: Page, client: Client) ->
 
 
 async def test_a_click_on_a_name_chooses_or_marks_its_task(page: Page, client: Client) -> None:
-    """Delete after it would ask about another one."""
+    """A click must choose the task, or the delete key would ask about another one."""
     for name in ("clicked on", "newer one"):
         made = await client.tasks.create(task(name, "true"))
         await client.tasks.wait(made.id, timeout=60)

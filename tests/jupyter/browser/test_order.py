@@ -1,4 +1,4 @@
-"""Tasks that wait for others: for whom is said, leads there, and is chosen in the form."""
+"""Tasks that wait for others: the panel shows and links the other tasks, and the form can choose them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = BROWSER
 
 
 async def create(client: Client, name: str, *first: Task) -> Task:
-    """One that lasts, behind the end of these."""
+    """Create a long task that starts after the end of the `first` ones."""
     spec = task(name, "exec sleep 600")
     for one in first:
         spec.options.after.add(task=one.id, outcome="ended")
@@ -42,7 +42,7 @@ async def test_one_that_waits_leads_to_those_before_it_and_these_to_it(
 
 
 async def test_of_several_the_newest_is_stopped_first(page: Page, client: Client) -> None:
-    """Else the end of one starts the next."""
+    """The stop of an older task would start those that wait for it."""
     first = await create(client, "lane 1")
     others = [await create(client, f"lane {n}", first) for n in (2, 3)]
     asked: list[str] = []

@@ -1,4 +1,4 @@
-"""The panel as a tool: what is loaded when, several tasks at once, notebooks as scripts, what one tells a helper."""
+"""The panel: scripts load on demand, actions on several tasks, notebooks as scripts, the text of a report."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOADED = "performance.getEntriesByType('resource').map(e => e.name).filter(n => 
 
 
 async def loaded(page: Page) -> set[str]:
-    """First words of the scripts of ours that the page has asked for."""
+    """Return the first word of the name of each script of the extension that the page has loaded."""
     names = await page.evaluate(LOADED)
     return {Path(name).name.partition(".")[0] for name in names if ".js" in name}
 
@@ -59,12 +59,12 @@ async def test_a_log_that_cannot_be_had_is_asked_for_ever_more_seldom(
     await row(page, "refused").locator(".hai-name").click()
     await page.locator(".hai-page").get_by_role("tab", name="Logs").click()
     await asyncio.wait_for(enough.wait(), 60)
-    assert asked[4] - asked[3] > 1.5  # seconds: 0.25 after the first, twice as long after each
+    assert asked[4] - asked[3] > 1.5  # seconds; the pause starts at 0.25 and doubles
     await client.tasks.stop(made.id)
 
 
 async def test_who_is_not_let_in_reads_why_and_no_numbers(page: Page, lab: JupyterSetup) -> None:
-    """The platform does answer, and how many tasks there are is not known."""
+    """The platform refuses the token, so the panel does not know how many tasks there are."""
     link = {"up": False, "reason": "TOKEN_EXPIRED", "message": "the token has expired"}
     frame = {"board": "b", "version": 0, "tasks": [], "nodes": [], "link": link, "reset": True}
 
@@ -198,7 +198,7 @@ async def test_a_page_with_an_old_panel_asks_to_be_loaded_again(
 async def test_who_looks_into_the_container_of_somebody_else_is_told_so(
     page: Page, lab: JupyterSetup
 ) -> None:
-    """As the platform's proxy says it."""
+    """The platform's proxy names the visitor in a header."""
     await expect(page.get_by_role("note")).to_have_count(0)
     await page.set_extra_http_headers({"X-Hai-User": "bob"})
     await open_lab(page, lab)
@@ -208,7 +208,7 @@ async def test_who_looks_into_the_container_of_somebody_else_is_told_so(
 async def test_tasks_of_a_sweep_are_told_apart_in_a_narrow_panel(
     page: Page, client: Client
 ) -> None:
-    """Names differ at their end."""
+    """The names of such tasks differ at their end, so a narrow panel must show the end."""
     made = await client.tasks.create(task("train_a_model.py LR=0.001 SEED=1", "true"))
     await client.tasks.wait(made.id, timeout=60)
     end = row(page, "LR=0.001 SEED=1").locator(".hai-name span").last

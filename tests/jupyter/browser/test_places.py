@@ -1,4 +1,4 @@
-"""Dev containers and workspaces in the panel, and a container that has to leave."""
+"""Dev containers and workspaces in the panel, and a container that the platform will suspend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What others have written is only ever text, wherever it is shown."""
+"""Names and texts of other users are shown as text, never as markup or script."""
 
 from __future__ import annotations
 

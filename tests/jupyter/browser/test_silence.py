@@ -1,4 +1,4 @@
-"""The panel shows an agent that the server does not hear, and counts the seconds by itself."""
+"""The panel shows a silent agent, and counts the seconds without further messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = BROWSER
 
 
 def frame(number: int, name: str, user: str) -> str:
-    """What the server extension sends of a task whose agent has been silent for 40 s."""
+    """Return a message of the server extension about a task whose agent has been silent for 40 s."""
     since = time.time() - 40
     silent = {"count": 1, "rank": 0, "of": 1, "since": since}
     facts: dict[str, Any] = {"id": number, "name": name, "user": user, "nodes": 1, "version": 1}
@@ -42,7 +42,7 @@ async def test_a_silent_agent_is_shown_in_the_list_on_the_page_and_on_the_map(
     await expect(quiet).to_contain_text(re.compile("agent silent for 4[0-9] s"))
     await expect(quiet.locator(".hai-status")).to_contain_text("◌ RUNNING")
     first = await quiet.inner_text()
-    await expect(quiet).not_to_have_text(first)  # counted in the page: nothing more is sent
+    await expect(quiet).not_to_have_text(first)  # the page counts without messages
 
     await page.locator(".hai-panel").get_by_role("tab", name="Cluster").click()
     cell = page.locator(".hai-cell-silent")

@@ -1,4 +1,4 @@
-"""Submitting from the screen, and what is done once however many tabs there are."""
+"""Submitting from the panel, and actions that happen once however many tabs are open."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def test_a_task_file_is_submitted_as_it_is_but_for_what_the_form_changes(
 
 
 async def speak(page: Page, lab: JupyterSetup, language: str) -> None:
-    """From the next page on."""
+    """Set the language of pages that open later."""
     settings = f"{lab.lab.url}lab/api/settings/hai-jupyter:plugin"
     headers = {"Authorization": f"token {lab.lab.token}"}
     raw = json.dumps({"raw": json.dumps({"language": language})})

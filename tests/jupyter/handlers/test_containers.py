@@ -1,4 +1,4 @@
-"""The panel's handlers for dev containers and for the workspace of a folder, against a real platform."""
+"""The handlers for dev containers and for workspaces of folders, with a real platform."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ async def test_an_executed_notebook_is_brought_from_the_directory_of_its_task(
 
 
 async def test_no_link_leads_an_executed_notebook_elsewhere(tmp_path: Path) -> None:
-    """The name of a task decides where; what lies there may be hostile."""
+    """The target path comes from the name of a task, and a link may lie there."""
     root, outside = tmp_path / "root", tmp_path / "outside"
     for folder in (root, outside):
         folder.mkdir()

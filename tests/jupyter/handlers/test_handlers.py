@@ -1,4 +1,4 @@
-"""The handlers, asked over HTTP in a real Jupyter server that speaks to a real platform."""
+"""The handlers over HTTP, in a real Jupyter server that uses a real platform."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_the_user_is_shown_without_a_token(page: Page, setup: JupyterSetup
 
 
 async def test_who_visits_the_container_of_somebody_else_is_named(page: Page) -> None:
-    """The platform's proxy says who looks; it never lets that header through from a browser."""
+    """The platform's proxy names the visitor in a header, which it never accepts from a browser."""
     me = (await page.get("me")).data
     assert me["visitor"] == ""
     assert (await page.get("me", **{"X-Hai-User": me["user"]})).data["visitor"] == ""
@@ -60,7 +60,7 @@ async def test_nobody_gets_in_without_jupyters_token(page: Page, path: str) -> N
 
 
 async def test_a_form_of_another_site_can_not_submit(page: Page, setup: JupyterSetup) -> None:
-    """It has the browser's cookie of the login, but not the word that only our own page can read."""
+    """Such a form sends the login cookie, but does not know the token that only pages of Jupyter can read."""
     cookie = await page.login()
     (setup.root / "xsrf.py").write_text("print(1)\n")
     body = {"path": "xsrf.py"}
@@ -292,7 +292,7 @@ async def test_the_platform_goes_and_comes_back(page: Page, setup: JupyterSetup)
 
 
 async def read_log(page: Page, path: str) -> tuple[list[str], str]:
-    """All lines, and the last cursor."""
+    """Return all lines of a log, and the last cursor."""
     lines, cursor = [], ""
     async with page.socket(path) as frame:
         while not (answer := await frame()).get("end"):
@@ -302,7 +302,7 @@ async def read_log(page: Page, path: str) -> tuple[list[str], str]:
 
 
 async def until(frame: Any, id: int, wanted: Any) -> Any:
-    """The row of a task, once it is as wanted."""
+    """Return the row of a task as soon as it meets the condition."""
     while True:
         for row in (await frame())["tasks"]:
             if row["id"] == id and wanted(row):
@@ -310,12 +310,12 @@ async def until(frame: Any, id: int, wanted: Any) -> Any:
 
 
 async def complete(frame: Any) -> Any:
-    """Facts of all frames up to the first complete picture."""
+    """Return the facts of all frames up to the first complete state."""
     return await facts(frame, lambda found: found.get("version", 0) > 0)
 
 
 async def facts(frame: Any, wanted: Any) -> Any:
-    """What frames say besides rows, once it is as wanted."""
+    """Collect the facts of frames without their rows until the condition holds."""
     found: dict[str, Any] = {}
     while True:
         found |= {k: v for k, v in (await frame()).items() if k not in ("tasks", "nodes")}

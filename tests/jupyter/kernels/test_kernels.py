@@ -1,4 +1,4 @@
-"""Environments as kernels: what is listed, what is left out, and how one is started."""
+"""Environments as kernels: which environments are listed, and how a kernel starts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BASE = "a" * 24
 def make(
     root: Path, owner: str, name: str, layer: str = LAYER, more: str = "", kernel: bool = False
 ) -> Path:
-    """An environment as docs/contributing/environments.md describes it."""
+    """Write an environment in the format of docs/contributing/environments.md."""
     folder = root / owner / ".layers" / layer
     (folder / "bin").mkdir(parents=True)
     (folder / "bin" / "python").symlink_to(sys.executable)

@@ -1,4 +1,4 @@
-"""Pauses in what is followed."""
+"""`with_pauses` reports pauses of a stream."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.virtual_time import run_virtually
 
 
 class Answers:
-    """One after each of these seconds; then they end, or fail."""
+    """A stream with an answer after each of the pauses (in seconds), and then an end or an error."""
 
     def __init__(self, *after: float, error: Exception | None = None) -> None:
         self._after = after

@@ -1,4 +1,4 @@
-"""The hub: one stream from the platform whatever the number of pages, and none when nobody looks."""
+"""The stream manager: one stream from the platform for any number of pages, and none without pages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from hai_jupyter.live.watch_source import WatchSource
 
 
 class Counting(FakeClient):
-    """Knows how many streams are open."""
+    """A client that counts its open streams."""
 
     def __init__(self) -> None:
         super().__init__(nodes=["n0", "n1"])
@@ -68,7 +68,7 @@ def manager_of(client: FakeClient, linger: float = 0.0) -> StreamManager:
 
 
 async def read(page: Subscriber, wanted: Any) -> dict[str, Any]:
-    """Frames, until all that they said is as wanted; rows by id."""
+    """Merge frames, with rows by id, until the condition holds."""
     found: dict[str, Any] = {"tasks": {}, "nodes": {}}
     async with asyncio.timeout(10):
         while not wanted(found):
@@ -265,7 +265,7 @@ async def test_many_rows_come_in_parts_the_last_of_which_has_the_version() -> No
         frames = [json.loads(await page.next()) for _ in range(3)]
     assert [len(f["tasks"]) for f in frames] == [ROWS_PER_FRAME, ROWS_PER_FRAME, 200]
     assert [f["version"] for f in frames] == [0, 0, 1200]
-    assert frames[0]["tasks"][0]["id"] == 1200  # the newest first: they are what is seen
+    assert frames[0]["tasks"][0]["id"] == 1200  # the newest first, as the panel shows them
     assert (frames[0]["reset"], "reset" in frames[1]) == (True, False)
 
 

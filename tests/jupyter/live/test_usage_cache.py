@@ -1,4 +1,4 @@
-"""What tasks use just now: asked once for all pages, and nothing of one keeps the others from being shown."""
+"""The current usage of tasks: one request serves all pages, and an error for one task does not affect others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.jupyter.live.test_stream_manager import spec
 
 
 class Counted(FakeClient):
-    """Knows how often it was asked for the use of tasks."""
+    """A client that records requests for the usage of tasks."""
 
     def __init__(self) -> None:
         super().__init__(nodes=["n0"])

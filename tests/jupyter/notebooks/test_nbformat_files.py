@@ -1,4 +1,4 @@
-"""Files that are written as a whole: who may read them, and what is left when that fails."""
+"""Files replaced atomically: their permissions, and the state after an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m hai_jupyter.run_notebook` as its users run it."""
+"""`python -m hai_jupyter.run_notebook` in a process of its own."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_parameters_stand_after_the_cell_that_is_tagged_and_win(tmp_path: Path) 
     assert done.returncode == 0, done.stderr
     found = nbformat_files.read(tmp_path / "deep" / "out.local.ipynb")
     assert texts(found) == ["0.5 a 'b'\n"]
-    assert "0.5 a 'b'" in done.stdout  # the log shows it too
+    assert "0.5 a 'b'" in done.stdout  # the output of cells also goes to the log
     assert found.metadata.hai == {"task": None, "state": "finished", "cells_done": 3}
 
 
@@ -124,7 +124,7 @@ def test_cells_tagged_once_are_not_run_again_after_a_run_that_did_not_end_well(
     assert "cell 2 of 3: not again: n =" in again.stdout
     assert texts(nbformat_files.read(out)) == ["each\n", "ran 1\n"]
     assert nbformat_files.read(out).metadata.hai.cells_done == 3
-    assert run().returncode == 0  # it had finished: all of it again
+    assert run().returncode == 0  # after a complete run, all cells run again
     assert texts(nbformat_files.read(out)) == ["each\n", "ran 2\n"]
 
 

@@ -1,4 +1,4 @@
-"""Notebooks as scripts: what only IPython understands is found, and nothing else; files get no name by surprise."""
+"""Notebooks as scripts: exactly the lines that only IPython understands are found, and files get safe names."""
 
 from __future__ import annotations
 

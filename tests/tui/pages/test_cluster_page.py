@@ -1,4 +1,4 @@
-"""The cluster's pages: pure layout and charts; the map, the tree and a node in front of a real server."""
+"""The cluster's pages: layout and charts as functions; map, tree and node with a real server."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def node(name: str, *users: str, group: str = "default", zone: str = "", **more:
 
 
 def silent(which: Node) -> Node:
-    """The same node, on which the first agent is silent."""
+    """Return a copy of the node whose first agent is silent."""
     which.tenants[0].silent_since_time.seconds = 1_800_000_000
     return which
 

@@ -1,4 +1,6 @@
-"""Dev containers and services: made, put away, ended for good; a service is stopped, started and read; a shell."""
+"""Pages of dev containers and services: create, suspend and end a container; stop, start and read a service; open a
+shell.
+"""
 
 from __future__ import annotations
 

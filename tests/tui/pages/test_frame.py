@@ -1,4 +1,4 @@
-"""The frame: connection, banner, keys, palette, go to."""
+"""The parts that all pages share: connection, banner, keys, palette, the prompt to go to a page."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_what_is_typed_before_a_page_has_opened_is_for_that_page(server, d
     async with drive(server.profile) as tui:
         await tui.shows("● live")
         tasks = tui.app.screen
-        for key in "2:":  # as they lie there when a terminal sends several at once
+        for key in "2:":  # a terminal may send several keys at once
             await tasks.on_key(events.Key(key, key))
         await tui.press(*"nodes", "enter")
         await tui.shows("HAI › tasks › cluster › nodes")
@@ -162,7 +162,7 @@ async def test_on_the_first_start_a_profile_that_can_not_be_stored_is_told(
     async with drive(None) as tui:
         await tui.shows("Welcome to HAI Platform")
         await tui.press(*server.profile.server, "enter", *server.profile.token, "enter")
-        await tui.shows("cannot write", "exists")  # of the path a part, in a long directory
+        await tui.shows("cannot write", "exists")  # compared in parts, because the path is long
 
 
 async def test_quitting_leaves_no_stream_open(open_streams, server, drive) -> None:
@@ -218,7 +218,8 @@ async def test_keys_in_a_field_are_done_in_the_order_in_which_they_come(server, 
         tui.types(*["backspace"] * 30, *"gpt", "backspace", "backspace", "x")
         await tui.until(lambda: tui.app.screen.form.value("name") == "gx")
         tui.types("y", "down", "a", "tab", "b", "up", "c", "shift+tab", "z")
-        await tui.until(lambda: tui.app.screen.form.value("name") == "z")  # it was selected
+        # Typing replaces the text of a field that gets the focus, because it is selected.
+        await tui.until(lambda: tui.app.screen.form.value("name") == "z")
         assert tui.app.screen.form.value("spec.entrypoint") == "c"
         assert tui.app.screen.form.value("spec.parameters") == "b"
         await tui.press("f2")

@@ -1,4 +1,4 @@
-"""The log page in front of a real server: what programs print comes, stays in order, and can be found."""
+"""The log page with a real server: it shows what programs print, in order, and finds texts in it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.servers import RunningServer, ServerProcess
 def write_log(
     server: RunningServer, lines: Sequence[bytes], *, task: int = 1, run: int = 1, rank: int = 0
 ) -> None:
-    """As if a rank had printed it."""
+    """Write to the log file of a rank."""
     directory = server.app.settings.home / "logs" / str(task) / str(run)
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / f"{rank}.0").open("ab") as file:
@@ -179,7 +179,9 @@ async def test_search_goes_beyond_what_is_held(server, drive, ended) -> None:
     async with drive(server.profile, start="logs 1") as tui:
         await tui.shows("line 29999")
         await tui.press("/", *"needle", "enter")
-        await tui.shows("here is the Needle", "line 4 ")  # at the end one looks back
+        await tui.shows(
+            "here is the Needle", "line 4 "
+        )  # at the end of the log, the search goes backwards
         await tui.press("n")
         await tui.shows("does not occur below; N searches above")
         await tui.press("/", *"line 2999\\d", "enter")

@@ -1,4 +1,4 @@
-"""Every destination of `:`, in the made-up cluster and before a real server: it opens and has what it asked for."""
+"""Each page that `:` opens, with the demo cluster and a real server: the page loads its data."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _ARGUMENTS = {"task": "1", "diff": "1 2", "logs": "1", "services": "1"}
 
 
 def is_loading(page: Page) -> bool:
-    """True while it waits for what it wants to show."""
+    """Return whether the page is loading its data."""
     return any(not each.is_finished for each in page.workers if each.group == "fetch")
 
 
@@ -81,7 +81,7 @@ async def test_what_is_typed_at_once_after_a_key_that_asks_belongs_to_the_line(d
     options = {"connect": lambda profile: client, "clock": lambda: client.world.now}
     async with drive(Profile("demo", "fake:0"), size=_SIZE, **options) as tui:
         await tui.shows("12 tasks")
-        for key in "/user:bob":  # as pasted, or over a slow line
+        for key in "/user:bob":  # a paste or a slow connection delivers several keys at once
             tui.app.post_message(events.Key(key, key))
         await tui.shows("3 of 12 tasks · user:bob")
 
@@ -111,7 +111,7 @@ async def test_a_page_left_while_it_opens_takes_nothing_with_it(
 ) -> None:
     async with made_up(drive) as (tui, _):
         tui.app.goto(line)
-        for _ in range(steps):  # its parts come one by one, and nothing is connected yet
+        for _ in range(steps):  # Textual mounts widgets one by one; the app is not connected yet
             await asyncio.sleep(0)
         tui.app.back()
         await tui.shows("12 tasks", "● live")
@@ -123,7 +123,7 @@ async def test_a_log_that_closes_is_not_drawn(drive) -> None:
         await tui.until(lambda: tui.app.screen.entry.name == "logs" and tui.app.screen.panes)
         (pane,) = tui.app.screen.panes
         tui.app.back()
-        for _ in range(200):  # its parts go one by one meanwhile
+        for _ in range(200):  # Textual removes widgets one by one meanwhile
             pane.update_heading()
             await asyncio.sleep(0)
         await tui.shows("12 tasks")
@@ -136,7 +136,7 @@ async def test_what_comes_while_a_page_closes_is_left_out(drive) -> None:
         await tui.shows("› quotas", " in all")
         page = tui.app.screen
         tui.app.back()
-        for _ in range(200):  # its parts go one by one meanwhile
+        for _ in range(200):  # Textual removes widgets one by one meanwhile
             page._apply_filter()
             page.status("late")
             page.refresh_frame()

@@ -1,4 +1,4 @@
-"""What people write is never markup: every page and every action with hostile texts, and what the sources keep to."""
+"""Texts of users are never markup: hostile texts on every page and in every action, and rules for the sources."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_every_action_stands_hostile_texts(
 
 
 async def _do(app: HaiApp, pilot: Pilot[int], name: str) -> None:
-    """Perform an action, answer what it asks, and come back to the page."""
+    """Perform an action, answer its questions, and return to the page."""
     page = app.screen
     assert isinstance(page, Page)
     action = next((each for each in page.all_actions() if each.name == name), None)
@@ -85,7 +85,7 @@ async def _do(app: HaiApp, pilot: Pilot[int], name: str) -> None:
             break
         await pilot.press("escape")
         await _look(app, pilot)
-    while app.screen is not page:  # a page on which something was begun stays for a while
+    while app.screen is not page:  # a page with unsaved input asks before it closes
         app.pop_screen()
     await _look(app, pilot)
 
@@ -110,7 +110,7 @@ async def _until(app: HaiApp, pilot: Pilot[int], text: str) -> None:
     raise TimeoutError(f"{text!r} is not shown:\n{screen_text(app)}")
 
 
-# What the sources keep to: Textual's and Rich's own widgets that read markup are used in one module only.
+# A rule for the sources: only one module uses those widgets of Textual and Rich that interpret markup.
 
 APP = Path(hai_tui.__file__).parent
 SOURCES = [path for path in sorted(APP.rglob("*.py")) if "cli" not in path.relative_to(APP).parts]
@@ -122,7 +122,7 @@ _READS_MARKUP = frozenset({"from_markup", "render_str"})
 
 
 def wrongs(code: ast.AST) -> Iterator[tuple[int, str]]:
-    """Lines on which a text would be read as markup, and why."""
+    """Return the lines that would interpret a text as markup, with the reason."""
     for node in ast.walk(code):
         if isinstance(node, ast.ImportFrom):
             yield from _imports(node)
@@ -204,7 +204,7 @@ def test_a_text_that_would_be_read_as_markup_is_found(line: str) -> None:
     assert list(wrongs(ast.parse(line)))
 
 
-# The forms that they use instead.
+# The permitted forms.
 
 NAMES = [
     "x [/data/set]", "[/b] [red", "bert [lr=0.1]", "[@click=app.quit]x[/]", "\\[", "a\\", "[]", "",

@@ -1,4 +1,4 @@
-"""Lists with verbs, before a real server: every page opens, what is typed arrives, what is wrong is said beside it."""
+"""List pages with a real server: each page opens, forms send their values, and errors appear beside the fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An agent that the server does not hear: the pages say so, and the seconds go on without news from the server."""
+"""A silent agent on the pages: they show it, and count the seconds without news from the server."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def line_of(screen: str, text: str) -> str:
 
 async def test_the_list_shows_it_beside_the_state_and_counts_on(app, cluster) -> None:
     async with app(f"tasks id:{TASK}", size=(160, 30)) as tui:
-        await tui.shows(f"{TASK}: agent of rank 1 silent for 40 s")  # under the table
+        await tui.shows(f"{TASK}: agent of rank 1 silent for 40 s")  # the line below the table
         row = line_of(tui.screen(), "diffusion-256")
         assert "◌ RUNNING" in row
         assert "agent silent for 40 s" in row

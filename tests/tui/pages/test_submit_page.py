@@ -1,4 +1,4 @@
-"""Submitting: form and yaml are two views of one text, and the server's word stands beside what it is about."""
+"""The submit page: form and yaml show the same task spec, and the server's messages appear beside their fields."""
 
 from __future__ import annotations
 
@@ -291,7 +291,9 @@ async def test_what_was_written_is_not_lost_unasked(server, drive, submit) -> No
         await tui.press("n")
         await tui.shows("train-2", "✓ ")
         await tui.press("escape")
-        await tui.until(lambda: "› submit" not in tui.screen())  # nothing was
+        await tui.until(
+            lambda: "› submit" not in tui.screen()
+        )  # the form is unchanged, so the page closes without a question
         await tui.press("n")
         await tui.shows("train-2", "✓ ")
         await tui.press("x", "escape")

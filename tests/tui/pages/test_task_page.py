@@ -1,4 +1,4 @@
-"""One task: its failure, why it waits, its timeline, its yaml, and two of them compared."""
+"""The page of a task: failure, reason for waiting, timeline, yaml, and the comparison of two tasks."""
 
 from __future__ import annotations
 
@@ -167,10 +167,10 @@ async def test_keys_lead_along_a_chain_of_tasks(server, drive, client, submit, p
         await tui.shows("Tasks that depend on it: 2 train, 3 other.")
         await tui.press("escape", ">")
         await tui.shows("id:2,3")
-        await tui.press("<")  # of the one under the cursor
+        await tui.press("<")  # go to what the task under the cursor waits for
         await tui.shows("waited for by  2 train")
         await client.tasks.stop(first.id, TASK_OUTCOME_SUCCEEDED)
         await tui.press(*":task 2", "enter")
         await tui.shows("RUNNING")
-        await tui.press("<")  # it waits no more
+        await tui.press("<")  # the task runs, but its page still leads to the task before it
         await tui.until(lambda: tui.app.screen.chosen_ids() == [first.id])

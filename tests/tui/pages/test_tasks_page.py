@@ -1,4 +1,4 @@
-"""The list of tasks: filter, views, marks, batch actions with per-item results, undo, reconnect."""
+"""The list of tasks: filter, views, marks, actions on several tasks with a result each, undo, reconnect."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_a_wrong_filter_is_told_of_while_it_is_typed(server, drive, submit
         await tui.shows("1 task")
         await tui.press("/", *"status:runing")
         await tui.shows("there is no status 'runing': did you mean running?")
-        await tui.press("enter")  # the line stays, to be mended
+        await tui.press("enter")  # an invalid filter stays in the line
         await tui.press(*["backspace"] * 3, *"ning", "enter")
         await tui.until(lambda: tui.app.screen._filter.source == "status:running")
 
@@ -140,7 +140,9 @@ async def test_priority_and_hold_are_undone(server, drive, client, submit) -> No
 
 
 async def test_order_in_the_own_queue_and_back(server, drive, submit, monkeypatch) -> None:
-    monkeypatch.setattr("hai_tui.session.QUEUE_SECONDS", 1.5)  # a pass rests up to a second
+    monkeypatch.setattr(
+        "hai_tui.session.QUEUE_SECONDS", 1.5
+    )  # the scheduler's next pass may come a second later
     await submit("runs", nodes=2)
     for name in ("b", "c", "d"):
         await submit(name, nodes=2)
@@ -283,7 +285,7 @@ async def test_a_server_that_was_killed_comes_back_and_nothing_is_doubled_or_mov
         await tui.shows("31 tasks", "● live")
         assert table(tui).cursor_id == chosen
         assert len(table(tui).marked) == 1
-        assert table(tui).scroll_offset.y == offset + 1  # one row came in above
+        assert table(tui).scroll_offset.y == offset + 1  # a row was inserted above
         assert sorted(table(tui).ids) == list(range(1, 32))
 
 

@@ -1,4 +1,4 @@
-"""Textual's timers fire once and end, however late they are."""
+"""One-shot timers of Textual fire once, even on a busy machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hai_tui.app import HaiApp
 
 
 def _hold_up_the_process() -> None:
-    """As a busy machine does it between two lines of a timer's start."""
+    """Block the process between two lines of a timer's start, as on a busy machine."""
     time.sleep(0.01)
 
 

@@ -1,4 +1,4 @@
-"""Use over time on the screen: the tab of a task, the cluster's page, and what draws them."""
+"""Charts of usage over time: the tab of a task, the cluster's page, and the drawing functions."""
 
 from __future__ import annotations
 
