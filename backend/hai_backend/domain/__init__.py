@@ -1,1 +1,1 @@
-"""Values and enums of the platform; imports no other package of ours."""
+"""Values and enums of the platform. This package imports no other package of the platform."""

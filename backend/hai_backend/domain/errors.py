@@ -78,7 +78,7 @@ class InvalidTransition(HaiError):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One broken rule: the path of the field (spec.entrypoint, services[0].port; empty: the request) and a message."""
+    """A broken rule: the path of the field (spec.entrypoint, services[0].port; empty for the request) and a message."""
 
     field: str
     message: str

@@ -80,6 +80,4 @@ class Group:
 
     name: str
     packed: bool = False
-    policy: str = (
-        ""  # JSON of its own settings (scheduler.policy.group_policy); empty: those of the server
-    )
+    policy: str = ""  # JSON of the settings of the group (scheduler.policy.group_policy)

@@ -114,13 +114,13 @@ class PassedOver:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to write one workspace."""
+    """The right to write to one workspace."""
 
     token: str
     holder: str
     expires_at: float
     revision: int
-    client_id: str = ""  # identifies the client, whose processes may take over each other's lease
+    client_id: str = ""  # of the client, whose processes may take over the lease from each other
 
     def shown(self) -> Lease:
         """Return the lease without its secrets."""

@@ -51,7 +51,7 @@ class PredecessorEnded:
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
-    """The lifetime of a dev container begins anew."""
+    """The lifetime of a dev container begins again."""
 
     by: str
 

@@ -1,7 +1,7 @@
 """How many nodes a user may use in a group, at each level and in total.
 
 A run counts from its start until its nodes are free, at the level at which it was started. Starts and promises of the
-current pass count too, so a user never uses more than a row allows.
+current pass count too, so a user never uses more nodes than a row allows.
 """
 
 from __future__ import annotations

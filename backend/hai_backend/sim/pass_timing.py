@@ -117,7 +117,7 @@ def snapshot(settings: Mapping[str, int]) -> Snapshot:
 
 
 def _filled(empty: Snapshot, running: int, draw: Random) -> Iterator[SchedTask]:
-    """Return at most `running` tasks that the scheduler has started on the empty cluster."""
+    """Yield all tasks. At most `running` of them run, on the nodes that the scheduler has chosen."""
     starts = [
         d
         for d in SchedulerCache.from_snapshot(empty, Policy()).decide(_NOW).decisions

@@ -9,7 +9,7 @@ from hai_backend.domain.accounts.user import User
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message. An empty `subject` means everybody."""
+    """A message. If `subject` is empty, it is for everybody."""
 
     id: int
     subject: str

@@ -46,14 +46,12 @@ class Suspend:
     task: int
     for_task: int
     reason: str
-    higher: bool = (
-        True  # `for_task` is of a higher level; False: of the same level, and it is its turn
-    )
+    higher: bool = True  # whether `for_task` has a higher level; otherwise both have the same level
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """End a task that may not run any more (its user is inactive)."""
+    """End a task that may not run because its user is inactive."""
 
     task: int
     reason: str

@@ -65,7 +65,7 @@ def on_node_reported(
     line = Line("NodeReported", event.error, "agent", event.rank)
     if (
         run.state is RunState.STOPPING
-    ):  # its task ends: a person stopped it, or its time limit was reached
+    ):  # the task ends, because a person stopped it or its time limit was reached
         return with_line(line, terminate(task, run, StopCode.HOOK_RESTART, reason, now, limits))
     code = StopCode.HOOK_RESTART | StopCode.NODE_FAILURE
     return with_line(line, terminate(task, run, code, reason, now, limits))

@@ -1,1 +1,1 @@
-"""What nodes have free, what tasks ask for, and whether it fits."""
+"""The free resources of nodes, the requests of tasks, and where requests fit."""

@@ -22,7 +22,7 @@ _NAME = attrgetter("name")
 
 
 class Occupancy(IntEnum):
-    """Whether the task of an allocation stays on its nodes; and the highest such value of the tasks on a node."""
+    """The state of an allocation. The occupancy of a node is the highest of its allocations."""
 
     EMPTY = 0
     RELEASING = 1  # the task was asked to leave

@@ -1,4 +1,4 @@
-"""What the tasks of one group request of its nodes, and how much quota that uses."""
+"""What the tasks of one group request of its nodes, and how much quota they use."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Requests:
 def units_of(ranks: int, resources: Resources | None, largest: Resources) -> int:
     """Return the units of quota that `ranks` ranks use; `resources` is None for whole nodes.
 
-    A part of a node uses the largest fraction that one of its resources is of the same resource of the largest node.
+    For each resource, a part of a node is a fraction of the largest node. The largest of these fractions counts.
     """
     if resources is None:
         return ranks * UNIT

@@ -141,7 +141,7 @@ class Cycle:
     def _offer_unreserved(self, entry: QueueEntry) -> RefusalScope | None:
         """Offer only nodes that are not reserved.
 
-        If the task is refused, so is its lane. Other lanes of its line may belong to tasks that can return the nodes.
+        If the task is refused, so is its lane. Other lanes of its line may have tasks that can return the nodes.
         """
         line = (entry.request, entry.share)
         scope = RefusalScope.LINE

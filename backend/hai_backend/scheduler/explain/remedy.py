@@ -13,7 +13,7 @@ from hai_backend.scheduler.policy.policy import Policy
 
 
 class Change(StrEnum):
-    """What is changed. Stable names, which users see."""
+    """What is changed. Users see these names, so they must not change."""
 
     QUOTA = (
         "QUOTA"  # the user may use more nodes at levels, or in total for AUTO, according to `rows`

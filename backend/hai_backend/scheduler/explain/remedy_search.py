@@ -58,9 +58,10 @@ class _NoPassesLeft(Exception):
 def find_remedies(
     snapshot: Snapshot, task: int, policy: Policy, may_continue: Callable[[], bool] = lambda: True
 ) -> tuple[Remedy, ...]:
-    """Return changes each of which suffices, first those that the task's user can make; none if the task does not wait.
+    """Return changes of which each alone suffices; none if the task does not wait.
 
-    `may_continue` is called before each pass, because a pass takes a second if the queue is long.
+    Changes that the user of the task can make come first. `may_continue` is called before each pass, because a pass
+    takes a second if the queue is long.
     """
     group = next((t.group for t in snapshot.tasks if t.id == task), None)
     if group is None:

@@ -1,1 +1,1 @@
-"""What operators may choose about scheduling."""
+"""The settings of scheduling that operators choose."""

@@ -23,7 +23,7 @@ from hai_backend.scheduler.policy.parse import (
 
 
 class Ranking(StrEnum):
-    """Which tasks of one level come first."""
+    """Decides which tasks of one level come first."""
 
     LEARNED = (
         "learned"  # highest probability of ending per node-second, by history (queue/history.py)

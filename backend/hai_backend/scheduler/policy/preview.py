@@ -1,4 +1,4 @@
-"""What new settings of a group would change in the next pass. That pass is made with both settings on one snapshot."""
+"""Previews what new settings of a group would change in the next pass, by making that pass with both settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hai_backend.scheduler.policy.policy import Policy
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """Decisions that only one of the two passes makes, by task."""
+    """Decisions that only one of the two passes makes, in order of tasks."""
 
     starts: tuple[Start, ...] = ()  # only with the new settings
     delayed: tuple[Wait, ...] = ()  # would start with the current settings

@@ -49,7 +49,7 @@ def _same_user_and_level(allocation: Allocation, entry: QueueEntry, policy: Poli
 def immune_until(entry: QueueEntry, allocation: Allocation, policy: Policy) -> float:
     """Return until when a task may not suspend the run for which it was suspended itself, or -inf if it was not.
 
-    This lasts for one slice, so that two tasks do not suspend each other in turn.
+    The time is one slice, so that two tasks do not suspend each other in turn.
     """
     times = [s.at for s in entry.task.suspensions if s.for_task == allocation.task.id]
     return times[-1] + slice_seconds(allocation.task, policy) if times else -inf

@@ -108,7 +108,7 @@ class _RelocationPlan:
         return had_slice and refusal_scope(self._entry, allocation, policy, self._now) is None
 
     def _allocate(self, allocation: Allocation) -> bool:
-        """Reserve its resources on the fullest node where they fit."""
+        """Reserve the resources of a run on the fullest node where they fit."""
         request = self._group.requests.request_of(allocation.task)
         for node in self._best_fit(request.resources[0]):
             free = self._free.get(node, node.free)

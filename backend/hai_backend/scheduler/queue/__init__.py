@@ -1,1 +1,1 @@
-"""The order of waiting tasks: levels, ratings, turns of users."""
+"""The order of queued tasks: levels, merits, and the order within a user's tasks."""

@@ -50,7 +50,7 @@ def bin_of(seconds: float) -> int:
 
 @dataclass(slots=True)
 class _Counts:
-    """How many tasks of one kind have ended in each bin, and in total."""
+    """How many tasks of one kind have ended, in each bin and in total."""
 
     ended: list[int]
     total: int = 0

@@ -30,7 +30,7 @@ class SimulatedTask:
     since: float = 0.0
     first_start: float = -1.0
     finished: float = -1.0
-    starting: float = 0.0  # seconds of this run before it makes progress
+    starting: float = 0.0  # seconds at the start of this run without progress
     suspensions: int = 0
     node_seconds: float = 0.0
     run: int = 0
