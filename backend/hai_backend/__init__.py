@@ -1,1 +1,1 @@
-"""The server of HAI Platform: see docs/contributing/architecture.md for the rooms and the one loop."""
+"""The server of HAI Platform: see docs/contributing/architecture.md for its packages and the main loop."""

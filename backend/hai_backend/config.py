@@ -1,6 +1,6 @@
-"""The server's settings: one frozen value, from a TOML file, HAI_SERVER_* variables and flags, read once in main.
+"""The settings of the server, read once at the start from a TOML file, HAI_SERVER_* variables and flags.
 
-A file that cannot be read, an unknown key or a wrong type is an error at start-up, never a silent default.
+An unreadable file, an unknown key or a wrong type is an error at the start.
 """
 
 from __future__ import annotations
@@ -23,50 +23,58 @@ _CHOICES = {"image_check": ("", "off", "warn", "require")}
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Every setting with its default. Paths are relative to `home`; times are seconds."""
+    """All settings with their defaults. Paths are relative to `home`, times are in seconds."""
 
     home: Path
     cluster: str = "local"
     listen: str = "127.0.0.1:0"  # port 0: the port of the last start, or a free one
     advertise: str = ""  # HOST or HOST:PORT where other servers and agents reach this one
-    servers: str = ""  # addresses of all, separated by commas: what agents try in turn
-    shared: str = ""  # directory that several servers have in common; empty: `home`
-    run_token_key: str = ""  # file with the key of run tokens; empty: one is made in `shared`
-    database: str = ""  # URL; empty: sqlite in home
-    # where browsers reach services of tasks; as `listen`; empty: nowhere
+    servers: str = ""  # addresses of all servers, separated by commas; agents try them in turn
+    shared: str = ""  # directory that several servers share; empty means `home`
+    run_token_key: str = (
+        ""  # file with the key of run tokens; if empty, a key is created in `shared`
+    )
+    database: str = ""  # URL; empty means SQLite in `home`
+    # like `listen`, for browsers that use services of tasks; empty disables them
     http_listen: str = "127.0.0.1:0"
-    # how browsers see that, https://hai.example.org; each task is a name below it
+    # URL of `http_listen` for browsers, such as https://hai.example.org; each task has a host name below it
     http_url: str = ""
-    http_paths: bool = False  # there is no wildcard name: tasks are paths below http_url
+    http_paths: bool = False  # tasks are paths below http_url, for sites without a wildcard name
     tls_cert: str = ""
     tls_key: str = ""
-    tls_ca: str = ""  # what certificates of servers are checked with; empty: tls_cert
+    tls_ca: str = ""  # authority that signed certificates of servers; empty means tls_cert
     insecure: bool = False  # allow plaintext off loopback
-    metrics_port: int = 0  # 0: no metrics
-    metrics_host: str = "127.0.0.1"  # where /metrics is served; anybody who reaches it may read it
-    admin: str = ""  # name of the first user; empty: the unix user
+    metrics_port: int = 0  # 0 disables metrics
+    metrics_host: str = "127.0.0.1"  # address of /metrics, which needs no token
+    admin: str = ""  # name of the first user; empty means the unix user
     nodes: int = 4  # nodes that this machine is divided into
     gpus_per_node: int = 0  # declared (simulated) when the machine has no GPUs of its own
     groups: Mapping[str, int] = field(default_factory=dict)  # group -> nodes; replaces `nodes`
-    default_quota: int = -1  # nodes per user, group and level without a quota row; -1: unlimited
+    default_quota: int = -1  # nodes per user, group and level without a quota; -1 means unlimited
     resync_seconds: float = 30.0
     log_bytes_per_rank: int = 256 * 1024 * 1024
-    node_ports_from: int = 30_000  # what the cluster gives to services of type NodePort
+    node_ports_from: int = (
+        30_000  # first port that the cluster assigns to services of type NodePort
+    )
     node_ports_to: int = 32_767
-    image_check: str = ""  # off, warn or require; empty: off with processes, warn with pods
-    # launch/kubernetes/options.py; empty: processes here
+    image_check: str = ""  # off, warn or require; empty means off with processes, warn with pods
+    # see launch/kubernetes/options.py; without it, tasks run as local processes
     kubernetes: Mapping[str, Any] = field(default_factory=dict)
-    environments: str = ""  # directory that haienv writes; empty: see environment_root
-    environment_copies: str = ""  # directory of the nodes' own disks for packed ones; empty: none
-    environment_copies_bytes: int = 50 * 1024**3  # what one account's copies may hold on a node
-    workspace_bytes: int = 0  # what the workspaces of one user may hold together; 0: no limit
-    workspace_days: int = 30  # how long what a push overwrote can be restored
-    record_decisions: bool = False  # each scheduling pass, in `home`/decisions.jsonl
-    # of dev containers by kind (shared, dedicated, spot): at most so many seconds; not named: no limit
+    environments: str = ""  # directory of haienv; empty: see environment_root
+    environment_copies: str = (
+        ""  # local directory of nodes for unpacked environments; empty disables copies
+    )
+    environment_copies_bytes: int = 50 * 1024**3  # limit of the copies of one account on a node
+    workspace_bytes: int = 0  # limit of all workspaces of a user; 0 means no limit
+    workspace_days: int = 30  # how long overwritten files can be restored
+    record_decisions: bool = False  # record scheduling passes in `home`/decisions.jsonl
+    # longest life of a dev container by kind (shared, dedicated, spot); no limit for kinds without an entry
     lifetimes: Mapping[str, int] = field(default_factory=dict)
-    containers_per_user: int = 0  # dev containers that a user may have at once; 0: no limit
-    webhooks: str = ""  # origins (https://HOST) that may be told of tasks, separated by commas
-    build_within: float = 0.0  # seconds until all ranks of a run have attached; 0: the launcher's
+    containers_per_user: int = 0  # dev containers that a user may have at once; 0 means no limit
+    webhooks: str = ""  # origins (https://HOST) of allowed webhooks, separated by commas
+    build_within: float = (
+        0.0  # seconds until all ranks of a run must have attached; 0 means the launcher's default
+    )
     agent_heartbeat: float = 5.0  # seconds between two heartbeats of an agent; see domain/timing.py
 
     @property
@@ -75,12 +83,15 @@ class Settings:
 
     @property
     def build_seconds(self) -> float:
-        """From placing a run until all its ranks must have attached: pods may have to pull an image of many GB."""
+        """Seconds from the placement of a run until all its ranks must have attached.
+
+        Pods have more time, because they may have to pull an image of many GB.
+        """
         return self.build_within or (600.0 if self.kubernetes else 60.0)
 
     @property
     def timing(self) -> Timing:
-        """Local processes have no lease: what became of them is seen, never concluded from time alone."""
+        """Times of heartbeats and leases. Local processes have no lease, because the server sees how they end."""
         pods = self.kubernetes
         return Timing(
             self.agent_heartbeat,
@@ -89,66 +100,71 @@ class Settings:
 
     @property
     def several(self) -> bool:
-        """Whether other servers may have the same database."""
+        """Whether other servers may use the same database."""
         return self.database.startswith("postgresql")
 
     @property
     def webhook_origins(self) -> frozenset[str]:
-        """Scheme, host and port of each, as domain/accounts/webhook.py compares them."""
+        """Scheme, host and port of each allowed origin, as in domain/accounts/webhook.py."""
         return frozenset(map(origin_of, filter(None, map(str.strip, self.webhooks.split(",")))))
 
     @property
     def common(self) -> Path:
-        """Where what several servers have in common is kept."""
+        """The directory that several servers share."""
         return self.home / self.shared
 
     @property
     def environment_root(self) -> Path:
-        """Where environments lie; servers, tasks and login nodes see it at the same path."""
+        """The directory of environments. Servers, tasks and login nodes must see it at the same path."""
         return self.home / self.environments if self.environments else self.common / "environments"
 
     @property
     def directories(self) -> Mapping[str, Path]:
-        """What the server writes to, by what operators call it: there must be room on their disks."""
-        wanted = {"home": self.home, "shared": self.common, "environments": self.environment_root}
-        return {name: path for name, path in wanted.items() if name == "home" or path != self.home}
+        """The directories that the server writes to, by the name in messages and metrics."""
+        paths = {"home": self.home, "shared": self.common, "environments": self.environment_root}
+        return {name: path for name, path in paths.items() if name == "home" or path != self.home}
 
     @property
     def copies_of_environments(self) -> str:
-        """Where agents unpack environments, on their nodes; empty: nowhere."""
+        """The directory of nodes in which agents unpack environments; empty if they do not."""
         return str(self.home / self.environment_copies) if self.environment_copies else ""
 
     @property
     def authority(self) -> str:
-        """What certificates of servers are checked with; empty: no TLS."""
+        """The file with the certificate authority of servers; empty without TLS."""
         return (self.tls_ca or self.tls_cert) if self.tls_cert else ""
 
 
 def load(home: Path, overrides: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
-    """Defaults < `home`/hai.toml < HAI_SERVER_* < overrides. Raises Invalid with every violation."""
-    wanted = {**_from_file(home / "hai.toml"), **_from_environ(environ), **overrides}
-    if "kubernetes" not in wanted:
-        wanted.setdefault("environments", _own_environments(environ))
-    kinds = _kinds()
-    violations = [_unknown(key, kinds) for key in wanted if key not in kinds]
+    """Load the settings: defaults, then `home`/hai.toml, then HAI_SERVER_*, then `overrides`. The last value counts.
+
+    Raises Invalid with all violations.
+    """
+    values = {**_from_file(home / "hai.toml"), **_from_environ(environ), **overrides}
+    if "kubernetes" not in values:
+        values.setdefault("environments", _default_environments(environ))
+    types = _setting_types()
+    violations = [_unknown_setting(key, types) for key in values if key not in types]
     violations += [
-        _wrong(k, v, kinds[k]) for k, v in wanted.items() if k in kinds and not _is(v, kinds[k])
+        _wrong_type(k, v, types[k])
+        for k, v in values.items()
+        if k in types and not _has_type(v, types[k])
     ]
     violations += [
-        Violation(key, f"must be one of {', '.join(filter(None, known))}, not {wanted[key]!r}")
-        for key, known in _CHOICES.items()
-        if wanted.get(key, "") not in known
+        Violation(key, f"must be one of {', '.join(filter(None, choices))}, not {values[key]!r}")
+        for key, choices in _CHOICES.items()
+        if values.get(key, "") not in choices
     ]
     if violations:
         raise Invalid(tuple(violations), reason="BAD_SETTINGS")
-    certificates = {key: str(home / wanted[key]) for key in _CERTIFICATES if wanted.get(key)}
-    settings = replace(Settings(home=home), **{**wanted, **certificates})
+    certificates = {key: str(home / values[key]) for key in _CERTIFICATES if values.get(key)}
+    settings = replace(Settings(home=home), **{**values, **certificates})
     if violations := list(setting_ranges.violations(settings)):
         raise Invalid(tuple(violations), reason="BAD_SETTINGS")
     return settings
 
 
-def _kinds() -> dict[str, Any]:
+def _setting_types() -> dict[str, Any]:
     hints = get_type_hints(Settings)
     return {f.name: hints[f.name] for f in fields(Settings) if f.name != "home"}
 
@@ -158,58 +174,58 @@ def _from_file(path: Path) -> dict[str, Any]:
         return {}
     try:
         return tomllib.loads(path.read_text("utf-8-sig"))
-    except (OSError, ValueError) as error:  # no TOML, or no UTF-8
+    except (OSError, ValueError) as error:  # invalid TOML or UTF-8
         raise Invalid(
             (Violation(str(path), f"cannot be read: {error}"),), reason="BAD_SETTINGS"
         ) from error
 
 
-def _own_environments(environ: Mapping[str, str]) -> str:
-    """Where haienv keeps those of this account; empty: nobody says where that is."""
+def _default_environments(environ: Mapping[str, str]) -> str:
+    """Return the directory of this account's environments, an empty text if it is unknown."""
     home = environ.get("HOME")
     data = environ.get("XDG_DATA_HOME") or (f"{home}/.local/share" if home else "")
     return environ.get("HAIENV_HOME") or (f"{data}/haienv" if data else "")
 
 
 def _from_environ(environ: Mapping[str, str]) -> dict[str, Any]:
-    prefix, kinds = "HAI_SERVER_", _kinds()
+    prefix, types = "HAI_SERVER_", _setting_types()
     found = {k.removeprefix(prefix).lower(): v for k, v in environ.items() if k.startswith(prefix)}
-    # files that secrets are made of end in a newline
-    return {k: _parse(v.strip(), kinds.get(k)) for k, v in found.items()}
+    # values from files of a Secret end with a newline
+    return {k: _parse(v.strip(), types.get(k)) for k, v in found.items()}
 
 
-def _parse(text: str, kind: Any) -> Any:
-    if kind is bool:
+def _parse(text: str, value_type: Any) -> Any:
+    if value_type is bool:
         return {"1": True, "true": True, "0": False, "false": False}.get(text.lower(), text)
-    if kind in (int, float):
+    if value_type in (int, float):
         try:
-            return kind(text)
+            return value_type(text)
         except ValueError:
             return text
     return text
 
 
-def _is(value: Any, kind: Any) -> bool:
-    if kind is float:
+def _has_type(value: Any, value_type: Any) -> bool:
+    if value_type is float:
         return isinstance(value, int | float) and not isinstance(value, bool)
-    if kind in (int, str, bool):
-        return type(value) is kind
-    if kind == Mapping[str, Any]:
-        return isinstance(value, Mapping)  # whoever uses it looks closer
+    if value_type in (int, str, bool):
+        return type(value) is value_type
+    if value_type == Mapping[str, Any]:
+        return isinstance(value, Mapping)  # its user validates the contents
     return isinstance(value, Mapping) and all(type(n) is int and n >= 0 for n in value.values())
 
 
-def _unknown(key: str, kinds: Mapping[str, Any]) -> Violation:
-    near = difflib.get_close_matches(key, kinds, n=3)
-    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+def _unknown_setting(key: str, types: Mapping[str, Any]) -> Violation:
+    similar = difflib.get_close_matches(key, types, n=3)
+    hint = f"; did you mean {' or '.join(similar)}?" if similar else ""
     return Violation(key, f"no such setting{hint}")
 
 
-def _wrong(key: str, value: Any, kind: Any) -> Violation:
-    return Violation(key, f"{value!r} is not {_NAMES[kind]}")
+def _wrong_type(key: str, value: Any, value_type: Any) -> Violation:
+    return Violation(key, f"{value!r} is not {_TYPE_NAMES[value_type]}")
 
 
-_NAMES: Mapping[Any, str] = {
+_TYPE_NAMES: Mapping[Any, str] = {
     str: "a text",
     bool: "true or false",
     int: "a whole number",

@@ -26,10 +26,10 @@ from hai_backend.config import Settings
 from hai_backend.domain.errors import HaiError, Invalid
 from hai_backend.launch.local_launcher import sweep
 from hai_backend.server.launcher_factory import make_launcher
-from hai_backend.server.paths import claim
+from hai_backend.server.paths import lock_home
 from hai_backend.server.process import OpenStore, Server
+from hai_backend.store.backup import backup, record_command
 from hai_backend.store.connect import open_store
-from hai_backend.store.sql.backup import backup, record_command
 
 
 def main(argv: Sequence[str] | None = None, *, open_store: OpenStore = open_store) -> int:
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None, *, open_store: OpenStore = open_stor
             record_command(settings.database_url, Action.SERVER_BACKUP, str(flags.backup))
             return 0
         _log_as_json()
-        claim(home)
+        lock_home(home)
         asyncio.run(_serve(settings, open_store))
     except Invalid as error:
         lines = "".join(f"\n  {v.field}: {v.message}" for v in error.violations)
@@ -66,8 +66,8 @@ def main(argv: Sequence[str] | None = None, *, open_store: OpenStore = open_stor
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("hai-server", description="The server of HAI Platform.")
-    told = f"%(prog)s, version {version('hai-platform')}"
-    parser.add_argument("--version", action="version", version=told)
+    version_line = f"%(prog)s, version {version('hai-platform')}"
+    parser.add_argument("--version", action="version", version=version_line)
     parser.add_argument("--home", type=Path, required=True, help="where everything is kept")
     parser.add_argument("--port", type=int, help="port on 127.0.0.1")
     parser.add_argument("--listen", help="address:port; off loopback needs TLS or --insecure")
@@ -98,38 +98,42 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _check(settings: Settings) -> int:
-    """0: the settings are right, and there is room on all disks."""
-    found = [trouble for item in settings.directories.items() if (trouble := _trouble(*item))]
-    for trouble in found:
-        print(f"hai-server: {trouble}", file=sys.stderr)
-    if not found:
+    """Print problems of the disks. Return the exit code: 0 if there are none."""
+    directories = settings.directories.items()
+    problems = [problem for item in directories if (problem := _disk_problem(*item))]
+    for problem in problems:
+        print(f"hai-server: {problem}", file=sys.stderr)
+    if not problems:
         print("hai-server: the settings are right, and the disks have room")
-    return int(bool(found))
+    return int(bool(problems))
 
 
-def _trouble(name: str, path: Path) -> str:
-    """What an operator should do about the disk of a directory; empty: nothing. One that is missing will be made."""
+def _disk_problem(name: str, path: Path) -> str:
+    """Describe the problem of the disk of a directory. Return an empty text if there is none."""
+    # The server will create a missing directory.
     existing = next(each for each in (path, *path.parents) if each.exists())
     if not os.access(existing, os.W_OK | os.X_OK):
         return f"{name} {path}: this user cannot write {existing}"
-    room = disk_space(existing)
-    if room.total and room.is_low:
-        told = "no room is" if room.free <= 0 else f"{room.free >> 20} of {room.total >> 20} MB are"
-        return f"{name} {path}: {told} left beside the reserve of the database; make room"
+    space = disk_space(existing)
+    if space.total and space.is_low:
+        left = (
+            "no room is" if space.free <= 0 else f"{space.free >> 20} of {space.total >> 20} MB are"
+        )
+        return f"{name} {path}: {left} left beside the reserve of the database; make room"
     return ""
 
 
 def _file(path: str) -> str:
-    """Settings are relative to the home, flags to where one types them."""
+    """Return an absolute path. Flags are relative to the current directory, settings to the home."""
     return str(Path(path).absolute())
 
 
 def _overrides(flags: argparse.Namespace) -> dict[str, Any]:
     names = {field.name for field in fields(Settings)} - {"home"}
-    wanted = {k: v for k, v in vars(flags).items() if k in names and v is not None}
+    overrides = {k: v for k, v in vars(flags).items() if k in names and v is not None}
     if flags.port is not None:
-        wanted["listen"] = f"127.0.0.1:{flags.port}"
-    return wanted
+        overrides["listen"] = f"127.0.0.1:{flags.port}"
+    return overrides
 
 
 def _log_as_json() -> None:
@@ -142,9 +146,9 @@ def _log_as_json() -> None:
             _without_credentials,
             structlog.processors.JSONRenderer(),
         ],
-        logger_factory=structlog.WriteLoggerFactory(file=_Log(sys.stderr)),  # type: ignore[arg-type]
+        logger_factory=structlog.WriteLoggerFactory(file=_LogFile(sys.stderr)),  # type: ignore[arg-type]
     )
-    logging.getLogger().addHandler(_Libraries(logging.WARNING))
+    logging.getLogger().addHandler(_LibraryLogs(logging.WARNING))
 
 
 def _without_credentials(
@@ -153,27 +157,27 @@ def _without_credentials(
     return {name: redact_values(value) for name, value in line.items()}
 
 
-class _Libraries(logging.Handler):
-    """What libraries say, as our own lines. That of lost connections is one line: who used them says more."""
+class _LibraryLogs(logging.Handler):
+    """Writes log records of libraries like our own. Errors of connections are written without their stack trace."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """See logging.Handler."""
         error = record.exc_info[1] if record.exc_info else None
-        said: dict[str, Any] = {"library": record.name}
+        values: dict[str, Any] = {"library": record.name}
         if error is not None:
-            said["why"] = repr(error)
-        if error is not None and not _of_a_connection(record.name, error):
-            said["exc_info"] = error
+            values["why"] = repr(error)
+        if error is not None and not _is_connection_error(record.name, error):
+            values["exc_info"] = error
         event = record.getMessage().partition("\n")[0]
-        structlog.get_logger().log(record.levelno, event, **said)
+        structlog.get_logger().log(record.levelno, event, **values)
 
 
-def _of_a_connection(library: str, error: BaseException) -> bool:
+def _is_connection_error(library: str, error: BaseException) -> bool:
     return isinstance(error, OSError) or library.startswith("sqlalchemy.pool")
 
 
-class _Log:
-    """A full disk loses lines of the log, never the loop that wrote them."""
+class _LogFile:
+    """A log file that ignores errors, so that a full disk only loses lines of the log."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
@@ -190,26 +194,26 @@ class _Log:
 async def _serve(settings: Settings, open_store: OpenStore) -> None:
     app = Server(settings, open_store, lambda: make_launcher(settings, app.address))
     stop = asyncio.Event()
-    _hear_signals(app, stop)
-    runtime.share_quickly()
-    retain_freed_memory(arenas=1)  # else each thread of gRPC's keeps some megabytes
-    runtime.open_many()
-    if await _started(app, stop):
-        runtime.collect_rarely()
-        await app.until(stop)
+    _handle_signals(app, stop)
+    runtime.shorten_switch_interval()
+    retain_freed_memory(arenas=1)  # otherwise each thread of gRPC keeps some megabytes
+    runtime.raise_file_limit()
+    if await _start(app, stop):
+        runtime.reduce_garbage_collection()
+        await app.run_until(stop)
         await app.stop()
 
 
-def _hear_signals(app: Server, stop: asyncio.Event) -> None:
-    """SIGHUP says that a terminal has gone; without one, as to other daemons, that files were replaced."""
+def _handle_signals(app: Server, stop: asyncio.Event) -> None:
+    """SIGTERM and SIGINT stop the server. SIGHUP stops it in a terminal; otherwise the server reads its files again."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    loop.add_signal_handler(signal.SIGHUP, stop.set if sys.stderr.isatty() else app.look_again)
+    loop.add_signal_handler(signal.SIGHUP, stop.set if sys.stderr.isatty() else app.reload_files)
 
 
-async def _started(app: Server, stop: asyncio.Event) -> bool:
-    """False when it shall stop before it has begun: a cluster may let it wait for hours."""
+async def _start(app: Server, stop: asyncio.Event) -> bool:
+    """Start the server. Return False if `stop` is set first: the start may wait for a cluster for hours."""
     starting, stopping = asyncio.ensure_future(app.start()), asyncio.ensure_future(stop.wait())
     await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()

@@ -1,4 +1,4 @@
-"""How CPython is set for a server: many long-lived objects, one busy event loop, one thread that writes the store."""
+"""Settings of the Python interpreter for a server: many long-lived objects, a busy event loop, a writer thread."""
 
 from __future__ import annotations
 
@@ -8,41 +8,43 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-_FILES = 16_384
+_MAX_FILES = 16_384
 _SWITCH_SECONDS = 0.0005
-_THRESHOLDS = (50_000, 20, 100)
+_GC_THRESHOLDS = (50_000, 20, 100)
 
 
-def share_quickly() -> None:
-    """The writer asks for the interpreter lock at every step of a statement; beside a busy loop each takes that long.
+def shorten_switch_interval() -> None:
+    """Let threads wait less for the interpreter lock.
 
-    With Python's own 5 ms a commit of some twenty steps takes 0.1 s and more, and every suspend waits for one.
+    The writer thread of SQLite waits for the lock at every step of a statement. With Python's default of 5 ms and a
+    busy event loop, a commit of some twenty steps takes more than 0.1 s, and every suspend waits for a commit.
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
 
 
-def open_many() -> None:
-    """Threads that work on slow storage keep hundreds of directories open; most systems begin with 1024 files.
+def raise_file_limit() -> None:
+    """Raise the limit of open files, because threads that work on slow storage keep hundreds of directories open.
 
-    Not as many as the system allows: programs inherit it, and some look at each number that a file could have.
+    The new limit is not the largest possible one. Programs inherit it, and some try to close every possible file.
     """
-    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError, OSError):  # what is told may not be what is allowed
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(now, min(most, _FILES)), most))
+    limit, maximum = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):  # the system may refuse the limit that it reports
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(limit, min(maximum, _MAX_FILES)), maximum))
 
 
-def collect_rarely() -> None:
-    """Call when the start is over: what was made by then stays, and tasks are no cycles."""
+def reduce_garbage_collection() -> None:
+    """Collect less often, and never again examine the objects that exist now. Call this after the start."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*_THRESHOLDS)
+    gc.set_threshold(*_GC_THRESHOLDS)
 
 
 @contextmanager
-def built_to_stay() -> Iterator[None]:
-    """While something large is built that stays: the collector would look at all of it time and again, in vain.
+def no_garbage_collection() -> Iterator[None]:
+    """Build long-lived objects without garbage collection. The collector never examines them afterwards.
 
-    A fifth of the scheduler's first pass over 100 000 tasks was that. Afterwards it never looks at it.
+    The collector would examine them many times and find nothing. In the first scheduling pass over 100 000 tasks, this
+    took a fifth of the time.
     """
     gc.disable()
     try:

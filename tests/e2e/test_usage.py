@@ -44,9 +44,9 @@ class Here:
             running_server(self.home, **settings) as server,
             Client(server.profile) as client,
         ):
-            leader_term = server.app.leader_term
-            assert leader_term is not None
-            self.write = leader_term.usage.write
+            leader = server.app.leader
+            assert leader is not None
+            self.write = leader.usage.write
             yield client
 
     async def minute(self) -> None:

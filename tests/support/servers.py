@@ -28,7 +28,7 @@ from hai_backend.controllers.aio.clock import Clock
 from hai_backend.launch.base import Launcher
 from hai_backend.launch.local_launcher import sweep
 from hai_backend.server.launcher_factory import make_launcher
-from hai_backend.server.paths import keep_port, last_port
+from hai_backend.server.paths import last_port, save_port
 from hai_backend.server.process import Server
 from hai_backend.store.connect import open_store
 from tests.support.databases import default_database
@@ -98,7 +98,7 @@ class ServerProcess:
         where = self.home / "server.json"
         where.unlink(missing_ok=True)
         if not last_port(self.home):
-            keep_port(self.home, f":{random.choice(_QUIET_PORTS)}")
+            save_port(self.home, f":{random.choice(_QUIET_PORTS)}")
         command = [*self._command, *more]
         if module:
             command[2] = module

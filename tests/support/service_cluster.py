@@ -95,8 +95,8 @@ class ServiceCluster:
 
     async def wait_ready_on(self, server: RunningServer, id: int, service: str = "web") -> None:
         """Wait until a service answers, as `server` sees it: its feed of service states wakes the caller."""
-        assert server.app.leader_term is not None
-        board, task_manager = server.app.leader_term.board, server.app.leader_term.task_manager
+        assert server.app.leader is not None
+        board, task_manager = server.app.leader.service_states, server.app.leader.task_manager
         while True:
             version = board.feed.version
             services = board.services(await task_manager.get(id))
@@ -117,8 +117,8 @@ class ServiceCluster:
 
     async def create_user_client(self, name: str, *groups: str) -> Client:
         """Create a user, and return a client with their token. The caller closes it."""
-        assert self.server.app.leader_term is not None
-        directory = self.server.app.leader_term.directory
+        assert self.server.app.leader is not None
+        directory = self.server.app.leader.directory
         await directory.create_user(User(name, Role.USER, tuple(groups)))
         _, secret = await directory.create_token(name, TokenScope.ALL, 1.0)
         return Client(Profile(name, self.server.profile.server, secret))

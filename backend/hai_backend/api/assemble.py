@@ -233,9 +233,9 @@ def build_services(deps: ApiDeps) -> list[Registration]:
                 deps.workspaces,
                 trees,
                 ClusterChangeWatcher(deps.workspaces.registry, trees),
-                PushHandler(deps.workspaces, deps.store.confirm, deps.record_push),
-                Revisions(deps.workspaces, deps.store.confirm),
-                TaskTrees(deps.workspaces, deps.store.confirm),
+                PushHandler(deps.workspaces, deps.store.require_leader, deps.record_push),
+                Revisions(deps.workspaces, deps.store.require_leader),
+                TaskTrees(deps.workspaces, deps.store.require_leader),
             ),
         ),
         (

@@ -13,7 +13,7 @@ CLOCK_DRIFT = 0.001
 """Two monotonic clocks differ by at most this fraction of the elapsed time (NTP slews by at most half of it)."""
 
 LEADER_SECONDS = 3.0
-"""A server that no longer leads stops renewing leases within this time (see `server.leadership.decide`)."""
+"""A server that no longer leads stops renewing leases within this time (`server.election.next_action`)."""
 
 PAUSE_SECONDS = 5.0
 """A supervisor process runs within this time after it is due, unless the whole machine is stopped."""

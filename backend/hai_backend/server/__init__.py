@@ -1,1 +1,1 @@
-"""One server process: where it listens, its files, leadership, and how all parts are joined."""
+"""The server process: its listeners and files, the election of a leader, and the components of the leader."""

@@ -1,4 +1,4 @@
-"""Where the server listens, where others reach it, and how it reaches the server that leads."""
+"""Opens the listeners of a server, and finds the addresses at which servers, agents and browsers reach it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from hai_backend.config import Settings
 from hai_backend.domain.errors import Invalid, Unavailable, Violation
 from hai_backend.proxy.addresses import Addresses, addresses_of
 from hai_backend.proxy.listener import Listener, Receive, forward_to, refuse
-from hai_backend.server.paths import HTTP_PORT, last_port
+from hai_backend.server.paths import HTTP_PORT_FILE, last_port
 
-_EVERYWHERE = ("0.0.0.0", "[::]", "")
+_ALL_INTERFACES = ("0.0.0.0", "[::]", "")
 
 
-def certificates_of(settings: Settings) -> Certificates | None:
-    """None: it speaks plaintext. Raises Invalid."""
+def read_certificates(settings: Settings) -> Certificates | None:
+    """Read the certificates in the settings. Return None if the server does not use TLS. Raises Invalid."""
     if bool(settings.tls_cert) != bool(settings.tls_key):
         message = "a certificate needs a key and the other way round; set both or none"
         raise Invalid((Violation("tls", message),), reason="BAD_SETTINGS")
@@ -30,12 +30,12 @@ def certificates_of(settings: Settings) -> Certificates | None:
     return Certificates(settings.tls_cert, settings.tls_key, settings.authority)
 
 
-def open_gateway(
+def open_grpc_listener(
     settings: Settings, certificates: Certificates | None, router: aio.ServerInterceptor
 ) -> ApiServer:
-    """Hold the port. Port 0 means that of the last start, so that agents and profiles find the server again.
+    """Bind the gRPC port. Port 0 means the port of the last start, so that agents and profiles find the server again.
 
-    Raises Invalid for bad settings, Unavailable when the address is taken.
+    Raises Invalid for bad settings, and Unavailable if the address is in use.
     """
     endpoint = partial(Endpoint, certificates=certificates, insecure=settings.insecure)
     host, _, port = settings.listen.rpartition(":")
@@ -44,12 +44,12 @@ def open_gateway(
         try:
             return build_server(endpoint(f"{host}:{last}"), router)
         except Unavailable:
-            pass  # another program has taken it meanwhile: any free one will do
+            pass  # another program uses the port now; bind any free port
     return build_server(endpoint(settings.listen), router)
 
 
-def open_door(settings: Settings) -> Listener | None:
-    """Hold the port for browsers, in the same way. Raises Invalid or Unavailable; None: browsers are not served."""
+def open_http_listener(settings: Settings) -> Listener | None:
+    """Bind the port for browsers in the same way. Return None if it is not set. Raises Invalid, Unavailable."""
     if not settings.http_listen:
         return None
     host, _, port = settings.http_listen.rpartition(":")
@@ -60,46 +60,46 @@ def open_door(settings: Settings) -> Listener | None:
     ):
         message = f"{settings.http_listen} can be reached from other machines; set tls_cert and tls_key, or insecure"
         raise Invalid((Violation("http_listen", message),), reason="BAD_SETTINGS")
-    last = last_port(settings.home, HTTP_PORT) if port == "0" else ""
+    last = last_port(settings.home, HTTP_PORT_FILE) if port == "0" else ""
     if last:
         try:
             return Listener(host, int(last))
         except Unavailable:
-            pass  # as above
+            pass
     return Listener(host, int(port))
 
 
-def addresses(settings: Settings, door: Listener) -> Addresses:
-    """How browsers see services of tasks."""
+def service_addresses(settings: Settings, listener: Listener) -> Addresses:
+    """Return the addresses at which browsers reach services of tasks."""
     secure = bool(settings.tls_cert)
-    return addresses_of(settings.http_url, settings.http_paths, door.address, secure)
+    return addresses_of(settings.http_url, settings.http_paths, listener.address, secure)
 
 
-def way_of_browsers(leader: str, settings: Settings) -> Receive:
-    """To the door of the server that leads: the same port on its machine."""
-    own, _, port = settings.http_listen.rpartition(":")
+def browser_forwarding(leader: str, settings: Settings) -> Receive:
+    """Return a function that forwards connections of browsers to the leader, which uses the same port."""
+    host, _, port = settings.http_listen.rpartition(":")
     if not int(port or 0):
         return refuse
-    return forward_to(leader.rpartition(":")[0].strip("[]"), int(port), own)
+    return forward_to(leader.rpartition(":")[0].strip("[]"), int(port), host)
 
 
-def advertised(settings: Settings, listening: str) -> str:
-    """Where others reach the server that listens at this address."""
-    host, _, port = listening.rpartition(":")
-    wanted = settings.advertise or (socket.gethostname() if host in _EVERYWHERE else host)
-    return wanted if wanted.rpartition(":")[2].isdecimal() else f"{wanted}:{port}"
+def advertised_address(settings: Settings, listen_address: str) -> str:
+    """Return the address at which other machines reach the server that listens at `listen_address`."""
+    host, _, port = listen_address.rpartition(":")
+    name = settings.advertise or (socket.gethostname() if host in _ALL_INTERFACES else host)
+    return name if name.rpartition(":")[2].isdecimal() else f"{name}:{port}"
 
 
-def told_to_agents(settings: Settings, own: str) -> str:
-    """The addresses that agents try in turn: the leader's own first."""
+def agent_addresses(settings: Settings, leader: str) -> str:
+    """Return the addresses that agents try in turn, beginning with the leader's."""
     others = (address.strip() for address in settings.servers.split(","))
-    return ",".join(dict.fromkeys([own, *filter(None, others)]))
+    return ",".join(dict.fromkeys([leader, *filter(None, others)]))
 
 
-def way_to(
+def grpc_forwarding(
     leader: str, settings: Settings, certificates: Certificates | None
 ) -> LeaderRoute | None:
-    """The way to the server that leads; None where tokens would travel in plain text between machines."""
+    """Return a forwarder of calls to the leader. Return None if it would send tokens unencrypted to another machine."""
     if certificates is not None:
         return LeaderRoute(leader, grpc.ssl_channel_credentials(certificates.trusted))
     if settings.insecure or leader.startswith(LOOPBACK_PREFIXES):

@@ -1,4 +1,4 @@
-"""The files of a server: its home, which it has for itself, and what it shares with other servers (`common`)."""
+"""The files of a server: in its home, and in the directory that several servers share (`common`)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from hai_backend.domain.accounts.user import TokenScope
 from hai_backend.domain.errors import Conflict, Invalid, Violation
 
 _KEY_BYTES = 32
-_TASK = re.compile(r"[1-9][0-9]{0,11}")  # a directory that is named by one
+_TASK_DIRECTORY = re.compile(r"[1-9][0-9]{0,11}")
 
 
-def claim(home: Path) -> int:
-    """Hold this home for one server; the lock goes with the process. Raises Conflict naming the holder."""
+def lock_home(home: Path) -> int:
+    """Lock a home directory until the process ends. Raises Conflict if a server runs in it."""
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = os.open(home / "server.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -35,13 +35,13 @@ def claim(home: Path) -> int:
     return descriptor
 
 
-def run_token_key(settings: Settings) -> bytes:
-    """The key of run tokens; unless it is given, the first server makes it. Raises Invalid."""
+def read_run_token_key(settings: Settings) -> bytes:
+    """Read the key of run tokens. If the settings name no file, the first server creates the key. Raises Invalid."""
     path = settings.home / settings.run_token_key
     if not settings.run_token_key:
         path = settings.common / "run-token.key"
         if not path.exists():
-            _make_key(path)
+            _create_key(path)
     try:
         key = path.read_bytes()
     except OSError as error:
@@ -51,67 +51,75 @@ def run_token_key(settings: Settings) -> bytes:
     return key
 
 
-def _make_key(path: Path) -> None:
-    """Whole before it has its name; of two servers that start together one wins."""
+def _create_key(path: Path) -> None:
+    """Create a key file, unless another server has just created it. No server can read an incomplete file."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    made = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-    replace_file(made, secrets.token_bytes(_KEY_BYTES))
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    replace_file(temporary, secrets.token_bytes(_KEY_BYTES))
     with suppress(FileExistsError):
-        os.link(made, path)
-    made.unlink()
+        os.link(temporary, path)
+    temporary.unlink()
 
 
 def _bad_key(message: str) -> Invalid:
     return Invalid((Violation("run_token_key", message),), reason="BAD_SETTINGS")
 
 
-def newest_trace(common: Path) -> int:
-    """The newest task that has left files, 0: none. After a restore the database may not know it."""
-    folders = [common / kind for kind in ("logs", "checkpoints", "containers")]
-    folders += common.glob("workspaces/*/*/tasks")
+def newest_task_with_files(common: Path) -> int:
+    """Return the id of the newest task that has files, 0 if there is none.
+
+    After the restore of a backup, the database may not contain this task.
+    """
+    parents = [common / kind for kind in ("logs", "checkpoints", "containers")]
+    parents += common.glob("workspaces/*/*/tasks")
     return max(
-        (int(name) for each in folders for name in _names(each) if _TASK.fullmatch(name)), default=0
+        (
+            int(name)
+            for parent in parents
+            for name in _names(parent)
+            if _TASK_DIRECTORY.fullmatch(name)
+        ),
+        default=0,
     )
 
 
-def _names(folder: Path) -> list[str]:
+def _names(directory: Path) -> list[str]:
     with suppress(OSError):
-        return os.listdir(folder)
+        return os.listdir(directory)
     return []
 
 
-async def first_admin(settings: Settings, directory: Directory, now: float) -> None:
-    """The first start makes an admin and leaves the token where only its owner can read it."""
+async def create_first_admin(settings: Settings, directory: Directory, now: float) -> None:
+    """Create an admin at the first start, and write the token to a file that only its owner can read."""
     name, path = settings.admin or getpass.getuser(), settings.common / "admin.token"
     secret = await directory.bootstrap(name, now)
-    if secret is None and not path.exists():  # a crash came between the token and its file
-        made = await directory.create_token(name, TokenScope.ALL, now, description="admin")
-        secret = made[1]
+    if secret is None and not path.exists():  # after a crash between the two steps
+        _, secret = await directory.create_token(name, TokenScope.ALL, now, description="admin")
     if secret is not None:
         replace_file(path, secret.encode())
 
 
-def leave_word(directory: Path, address: str, settings: Settings) -> None:
-    """server.json: where agents, `hai up` and `hai down` find a server, and how often agents send heartbeats."""
-    where = {
+def write_server_file(directory: Path, address: str, settings: Settings) -> None:
+    """Write server.json. Agents, `hai up` and `hai down` read from it how to reach the server."""
+    contents = {
         "address": address,
         "pid": os.getpid(),
         "ca": settings.authority,
         "heartbeat": settings.agent_heartbeat,
     }
-    replace_file(directory / "server.json", json.dumps(where).encode())
+    replace_file(directory / "server.json", json.dumps(contents).encode())
 
 
-PORT, HTTP_PORT = "port.json", "http-port.json"
+PORT_FILE, HTTP_PORT_FILE = "port.json", "http-port.json"
 
 
-def keep_port(home: Path, address: str, file: str = PORT) -> None:
-    """For the next start."""
+def save_port(home: Path, address: str, file: str = PORT_FILE) -> None:
+    """Save the port of an address for the next start."""
     replace_file(home / file, address.rpartition(":")[2].encode())
 
 
-def last_port(home: Path, file: str = PORT) -> str:
-    """The port of the last start; empty when there was none."""
+def last_port(home: Path, file: str = PORT_FILE) -> str:
+    """Return the port of the last start, an empty text before the first start."""
     try:
         return str(json.loads((home / file).read_text()))
     except (OSError, ValueError):

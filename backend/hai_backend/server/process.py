@@ -1,7 +1,7 @@
-"""One server process: it listens from start to end, and plays one role after the other.
+"""The server process. It listens from start to end, and has one role at a time: it leads or follows.
 
-While it leads it has a leader term, which loads, runs the loops and answers. While it follows it passes calls on
-to the leader. A role is a coroutine that lasts as long as the role does and clears up when it is cancelled.
+A server that leads has a `Leader`, which loads all state, schedules tasks and answers calls. A server that follows
+forwards calls to the leader. A role is a coroutine that runs as long as the role lasts, and cleans up when cancelled.
 """
 
 from __future__ import annotations
@@ -24,37 +24,42 @@ from hai_backend.domain.errors import Unavailable
 from hai_backend.launch.base import Launcher
 from hai_backend.metrics.prometheus import Metrics, MetricsServer
 from hai_backend.proxy.listener import Listener, Receive, refuse
-from hai_backend.server.leader_term.components import Tools
-from hai_backend.server.leader_term.leader_term import LeadershipTerm
-from hai_backend.server.leadership.roles import Alone, Election, Following, Leading, Role
+from hai_backend.server.election.roles import Election, Following, Leading, Role, SingleServer
+from hai_backend.server.leader.components import ProcessContext
+from hai_backend.server.leader.leader import Leader
 from hai_backend.server.listen import (
-    addresses,
-    advertised,
-    certificates_of,
-    open_door,
-    open_gateway,
-    told_to_agents,
-    way_of_browsers,
-    way_to,
+    advertised_address,
+    agent_addresses,
+    browser_forwarding,
+    grpc_forwarding,
+    open_grpc_listener,
+    open_http_listener,
+    read_certificates,
+    service_addresses,
 )
-from hai_backend.server.paths import HTTP_PORT, keep_port, leave_word, run_token_key
+from hai_backend.server.paths import (
+    HTTP_PORT_FILE,
+    read_run_token_key,
+    save_port,
+    write_server_file,
+)
 from hai_backend.store.base import Store
 
 log = structlog.get_logger(__name__)
 
-_PATIENCE_SECONDS = 30.0  # without a leader, until this server counts as unhealthy
-_GRACE_SECONDS = 1.0
-_AGAIN_SECONDS = 1.0
+_NO_LEADER_SECONDS = 30.0  # after so long without a leader, this server reports itself as unhealthy
+_STOP_GRACE_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 
 
 class OpenStore(Protocol):
-    """store.connect.open_store."""
+    """The type of store.connect.open_store."""
 
     def __call__(self, url: str, epoch: int | None = None) -> Store: ...
 
 
 class Server:
-    """`start` returns when the server answers; `address` is then where. `leader_term` is there while it leads."""
+    """One server. After `start`, `address` is the address of its gRPC port. `leader` is None while it does not lead."""
 
     def __init__(
         self,
@@ -66,215 +71,227 @@ class Server:
         self.settings = settings
         self.metrics = Metrics()
         self.metrics.watch_disks(settings.directories)
-        self.tools = Tools(
+        self.context = ProcessContext(
             clock or SystemClock(),
-            run_token_key(settings),
+            read_run_token_key(settings),
             self.metrics,
-            fresh=lambda: self._election.fresh(),
+            is_certain_leader=lambda: self._election.is_certain(),
         )
-        self._door: Listener | None = None
-        self.leader_term: LeadershipTerm | None = None
-        self.renewing: CertificateReload | None = None
+        self.leader: Leader | None = None
+        self.certificate_reload: CertificateReload | None = None
         self.address = ""
         self._open_store = open_store
         self._make_launcher = make_launcher
         self._router = Router()
-        self._election: Election = Alone()
-        self._settled = asyncio.Event()  # the first role is played
-        self._trust = asyncio.Event()  # others check servers with another certificate now
-        self._listening: ApiServer | None = None
+        self._election: Election = SingleServer()
+        self._first_role_ready = asyncio.Event()
+        self._authority_changed = asyncio.Event()
+        self._grpc_listener: ApiServer | None = None
+        self._http_listener: Listener | None = None
         self._metrics_server: MetricsServer | None = None
-        self._work: list[asyncio.Task[None]] = []
+        self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Listen, and play the first role. Raises what keeps it from that."""
+        """Return when the server answers calls. Raises the error that prevents the start."""
         try:
             await self._listen()
-            await self._begin()
+            await self._start_election()
         except BaseException:
             await self.stop()
             raise
-        leave_word(self.settings.home, self._told(), self.settings)
+        write_server_file(self.settings.home, self._agent_addresses(), self.settings)
         role = str(self._election.role)
         log.info("listening", address=self.address, role=role, version=version("hai-platform"))
 
-    async def until(self, stop: asyncio.Event) -> None:
-        """Return when it shall stop. Raises what keeps it from going on."""
+    async def run_until(self, stop: asyncio.Event) -> None:
+        """Return when `stop` is set. Raises the error that ends the server."""
         stopping = asyncio.ensure_future(stop.wait())
-        await asyncio.wait({stopping, *self._work}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({stopping, *self._tasks}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
-        for work in self._work:
-            if work.done() and (error := error_of(work)) is not None:
+        for task in self._tasks:
+            if task.done() and (error := error_of(task)) is not None:
                 raise error
 
-    def look_again(self) -> None:
-        """Files may have been replaced: certificates, the only ones that are read again."""
+    def reload_files(self) -> None:
+        """Read the certificates again, the only files that a running server rereads."""
         log.info("asked to look at files again")
-        if self.renewing is not None:
-            self.renewing.request_reload()
+        if self.certificate_reload is not None:
+            self.certificate_reload.request_reload()
 
     async def stop(self) -> None:
-        """Answer what is being asked, then leave. Programs run on; `hai down` ends them too."""
-        for work in self._work:  # first the role, then the election: the next leader need not wait
-            await _ended(work)
-        if self._listening is not None:
-            await self._listening.stop(_GRACE_SECONDS)
-        if self._door is not None:
-            self._door.close()
+        """Answer the calls in progress, then stop. Programs of tasks keep running; `hai down` ends them, too."""
+        for task in (
+            self._tasks
+        ):  # the role ends first: the election then resigns with nothing left to write
+            await _cancel(task)
+        if self._grpc_listener is not None:
+            await self._grpc_listener.stop(_STOP_GRACE_SECONDS)
+        if self._http_listener is not None:
+            self._http_listener.close()
         if self._metrics_server is not None:
             self._metrics_server.close()
 
     async def _listen(self) -> None:
-        if self.settings.several:  # the election needs its table
+        if (
+            self.settings.several
+        ):  # migrates the database, because the election uses one of its tables
             store = self._open_store(self.settings.database_url)
             await store.open()
             await store.close()
-        certificates = certificates_of(self.settings)
-        self.tools = replace(self.tools, certificates=certificates)
-        self._listening = open_gateway(self.settings, certificates, self._router)
-        await self._listening.set_health(serving=False)
-        await self._listening.start()
-        self.address = self._listening.address
-        keep_port(self.settings.home, self.address)
-        self._renew(certificates)
-        self._open_door()
+        certificates = read_certificates(self.settings)
+        self.context = replace(self.context, certificates=certificates)
+        self._grpc_listener = open_grpc_listener(self.settings, certificates, self._router)
+        await self._grpc_listener.set_health(serving=False)
+        await self._grpc_listener.start()
+        self.address = self._grpc_listener.address
+        save_port(self.settings.home, self.address)
+        self._start_certificate_reload(certificates)
+        self._listen_for_browsers()
         if self.settings.metrics_port:
             port, host = self.settings.metrics_port, self.settings.metrics_host
             self._metrics_server = MetricsServer(self.metrics, port, host)
 
-    def _renew(self, certificates: Certificates | None) -> None:
+    def _start_certificate_reload(self, certificates: Certificates | None) -> None:
         if certificates is not None:
-            own = advertised(self.settings, self.address)
-            self.renewing = CertificateReload(certificates, own, self.tools.clock, self.metrics)
-            self._trust = self.renewing.authority_changed
-            self._work = [asyncio.create_task(self.renewing.run(), name="certificates")]
-
-    def _open_door(self) -> None:
-        self._door = door = open_door(self.settings)
-        if door is not None:
-            keep_port(self.settings.home, door.address, HTTP_PORT)
-            self.tools = replace(self.tools, addresses=addresses(self.settings, door))
-            door.open()
-
-    def _browsers_to(self, receive: Receive) -> None:
-        if self._door is not None:
-            self._door.set_receiver(receive)
-
-    async def _begin(self) -> None:
-        if self.settings.several:
-            from hai_backend.server.leadership.election import (
-                PostgresElection,  # a laptop never needs it
+            address = advertised_address(self.settings, self.address)
+            self.certificate_reload = CertificateReload(
+                certificates, address, self.context.clock, self.metrics
             )
+            self._authority_changed = self.certificate_reload.authority_changed
+            reload = self.certificate_reload.run()
+            self._tasks = [asyncio.create_task(reload, name="certificates")]
 
-            own = advertised(self.settings, self.address)
-            self._election = PostgresElection(self.settings.database_url, own)
-        electing = asyncio.create_task(self._election.run(), name="election")
-        playing = asyncio.create_task(self._play(electing), name="role")
-        self._work = [playing, electing, *self._work]
-        await self.until(self._settled)
+    def _listen_for_browsers(self) -> None:
+        self._http_listener = listener = open_http_listener(self.settings)
+        if listener is not None:
+            save_port(self.settings.home, listener.address, HTTP_PORT_FILE)
+            self.context = replace(
+                self.context, addresses=service_addresses(self.settings, listener)
+            )
+            listener.open()
 
-    async def _play(self, electing: asyncio.Task[None]) -> None:
-        """One role after the other."""
+    def _route_browsers(self, receive: Receive) -> None:
+        if self._http_listener is not None:
+            self._http_listener.set_receiver(receive)
+
+    async def _start_election(self) -> None:
+        if self.settings.several:
+            # imported here, because servers on SQLite may run without asyncpg
+            from hai_backend.server.election.election import PostgresElection
+
+            address = advertised_address(self.settings, self.address)
+            self._election = PostgresElection(self.settings.database_url, address)
+        election = asyncio.create_task(self._election.run(), name="election")
+        roles = asyncio.create_task(self._run_roles(election), name="role")
+        self._tasks = [roles, election, *self._tasks]
+        await self.run_until(self._first_role_ready)
+
+    async def _run_roles(self, election: asyncio.Task[None]) -> None:
+        """Run one role after the other."""
         while True:
             role = self._election.role
-            self._trust.clear()
-            life = asyncio.create_task(self._as(role))
-            ends = [
-                asyncio.create_task(self._election.changed(role)),
-                asyncio.create_task(self._trust.wait()),  # followers and pods check servers with it
+            self._authority_changed.clear()
+            role_task = asyncio.create_task(self._run_role(role))
+            end_conditions = [
+                asyncio.create_task(self._election.wait_for_change(role)),
+                # followers and pods must get the new certificate authority
+                asyncio.create_task(self._authority_changed.wait()),
             ]
             try:
-                await asyncio.wait({life, *ends, electing}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(
+                    {role_task, *end_conditions, election}, return_when=asyncio.FIRST_COMPLETED
+                )
             finally:
-                for end in (*ends, life):
-                    await _ended(end)
-            await self._look_at(life, electing)
+                for task in (*end_conditions, role_task):
+                    await _cancel(task)
+            await self._raise_permanent_error(role_task, election)
 
-    async def _look_at(self, *works: asyncio.Task[None]) -> None:
-        """Raise what ended them, unless it passes: a database or cluster that cannot be reached just now."""
-        for work in works:
-            error = error_of(work) if work.done() else None
+    async def _raise_permanent_error(self, *tasks: asyncio.Task[None]) -> None:
+        """Raise the error that ended a task. Ignore errors that may pass, such as an unreachable database."""
+        for task in tasks:
+            error = error_of(task) if task.done() else None
             if error is None:
                 continue
-            if not isinstance(error, Unavailable | CancelledWithin) or not self._settled.is_set():
+            is_temporary = isinstance(error, Unavailable | CancelledWithin)
+            if not is_temporary or not self._first_role_ready.is_set():
                 raise error
             log.warning("this server cannot play its role; it tries again", why=str(error))
-            await asyncio.sleep(_AGAIN_SECONDS)
+            await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _as(self, role: Role) -> NoReturn:
+    async def _run_role(self, role: Role) -> NoReturn:
         match role:
             case Leading(epoch):
                 await self._lead(epoch)
             case Following(""):
-                await self._wait_for_a_leader()
+                await self._wait_for_leader()
             case Following(address):
                 await self._follow(address)
 
     async def _lead(self, epoch: int | None) -> NoReturn:
         store = self._open_store(self.settings.database_url, epoch)
-        self.leader_term = leader_term = LeadershipTerm(
-            self.settings, store, self._make_launcher(), self.tools, alone=epoch is None
+        self.leader = leader = Leader(
+            self.settings, store, self._make_launcher(), self.context, alone=epoch is None
         )
         try:
-            await leader_term.load()
-            self._router.route_to(leader_term.answering.here)
-            if leader_term.answering.proxy is not None:
-                self._browsers_to(leader_term.answering.proxy.receive)
-            leave_word(self.settings.common, self._told(), self.settings)
-            leader_term.govern()
+            await leader.load()
+            self._router.route_to(leader.serving.call_route)
+            if leader.serving.proxy is not None:
+                self._route_browsers(leader.serving.proxy.receive)
+            write_server_file(self.settings.common, self._agent_addresses(), self.settings)
+            leader.start_loops()
             self.metrics.leading(True)
-            log.info("leading", epoch=epoch, unfinished=len(leader_term.task_manager.unfinished()))
-            await self._settle()
-            await leader_term.work.broken()
+            log.info("leading", epoch=epoch, unfinished=len(leader.task_manager.unfinished()))
+            await self._set_ready()
+            await leader.background.broken()
         finally:
             self.metrics.leading(False)
             self._router.route_to(RefusalRoute())
-            self._browsers_to(refuse)
-            self.leader_term = None
-            await leader_term.close(deposed=self._election.role != Leading(epoch))
+            self._route_browsers(refuse)
+            self.leader = None
+            await leader.close(deposed=self._election.role != Leading(epoch))
 
     async def _follow(self, leader: str) -> NoReturn:
-        way = way_to(leader, self.settings, self.tools.certificates)
-        if way is None:
+        forwarding = grpc_forwarding(leader, self.settings, self.context.certificates)
+        if forwarding is None:
             why = f"the leading server at {leader} is on another machine: servers need tls_cert, or --insecure"
             log.error("cannot follow", why=why)
             self._router.route_to(RefusalRoute(why))
-            await self._settle()
-            await _for_ever()
-        self._router.route_to(way)
-        self._browsers_to(way_of_browsers(leader, self.settings))
+            await self._set_ready()
+            await _wait_forever()
+        self._router.route_to(forwarding)
+        self._route_browsers(browser_forwarding(leader, self.settings))
         try:
-            await self._settle()
-            await _for_ever()
+            await self._set_ready()
+            await _wait_forever()
         finally:
             self._router.route_to(RefusalRoute())
-            self._browsers_to(refuse)
-            await way.close()
+            self._route_browsers(refuse)
+            await forwarding.close()
 
-    async def _wait_for_a_leader(self) -> NoReturn:
+    async def _wait_for_leader(self) -> NoReturn:
         self._router.route_to(RefusalRoute())
-        await asyncio.sleep(_PATIENCE_SECONDS)
-        assert self._listening is not None
-        await self._listening.set_health(serving=False)
-        log.warning("no server leads", seconds=_PATIENCE_SECONDS)
-        await _for_ever()
+        await asyncio.sleep(_NO_LEADER_SECONDS)
+        assert self._grpc_listener is not None
+        await self._grpc_listener.set_health(serving=False)
+        log.warning("no server leads", seconds=_NO_LEADER_SECONDS)
+        await _wait_forever()
 
-    async def _settle(self) -> None:
-        """The role is played."""
-        assert self._listening is not None
-        await self._listening.set_health(serving=True)
-        self._settled.set()
+    async def _set_ready(self) -> None:
+        """Report that the server answers calls."""
+        assert self._grpc_listener is not None
+        await self._grpc_listener.set_health(serving=True)
+        self._first_role_ready.set()
 
-    def _told(self) -> str:
-        return told_to_agents(self.settings, advertised(self.settings, self.address))
+    def _agent_addresses(self) -> str:
+        return agent_addresses(self.settings, advertised_address(self.settings, self.address))
 
 
-async def _for_ever() -> NoReturn:
+async def _wait_forever() -> NoReturn:
     await asyncio.Event().wait()
-    raise AssertionError("refuse sets it")
+    raise AssertionError("the event is never set")
 
 
-async def _ended(work: asyncio.Task[Any]) -> None:
-    """Cancel and wait until it has cleared up."""
-    work.cancel()
-    await asyncio.wait({work})
+async def _cancel(task: asyncio.Task[Any]) -> None:
+    """Cancel a task and wait for its end."""
+    task.cancel()
+    await asyncio.wait({task})

@@ -17,7 +17,7 @@ from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.plan import Plan, Start, Suspend
 from hai_backend.domain.scheduling.snapshot import Ending, SchedTask, SchedulingState, Snapshot
-from hai_backend.runtime import built_to_stay, collect_rarely
+from hai_backend.runtime import no_garbage_collection, reduce_garbage_collection
 from hai_backend.scheduler import Policy, SchedulerCache
 
 TaskFactory = Callable[[int, Random], SchedTask]
@@ -85,9 +85,9 @@ def time_passes(original: Mapping[str, int] | Snapshot) -> Mapping[str, Any]:
 
 def _times(original: Snapshot, make_task: TaskFactory) -> Mapping[str, Any]:
     """Return the times of a first pass and of the passes after it."""
-    collect_rarely()  # as the server does
+    reduce_garbage_collection()  # as the server does
     began = time.process_time()
-    with built_to_stay():
+    with no_garbage_collection():
         cache = SchedulerCache.from_snapshot(original, Policy())
         plan = cache.decide(original.now)
     cold = time.process_time() - began

@@ -1,0 +1,1 @@
+"""The store: everything that must survive a restart, on SQLite, PostgreSQL or in memory."""

@@ -1,16 +1,17 @@
-"""The store's interface: a page of verbs in domain words. sql/store.py and memory/store.py implement it and pass one
-suite.
+"""The interface of the store. sql/store.py and memory/store.py implement it and pass the same tests.
 
-Rules that every implementation keeps:
-- Nothing returns before it is durable.
-- A task is written whole (row, current run, its ranks, new events) under the guard of its revision.
-- Every write of a task or node gets the next `version`; versions become visible in order, so a watcher that resumes
-  from the largest one it saw misses nothing.
-- A write that is refused (stale revision, taken name, a value that cannot be stored: Invalid) touches nothing else.
-- A database that cannot be used is Unavailable, with its address and the cause. When a connection breaks during a
-  write, or its caller is cancelled, it may have been done: `request_id` and `revision` make repeating it safe.
-- Text of programs (reasons, last lines) may come back with U+FFFD for what databases refuse (NUL, half surrogates),
-  and with **** for credentials in URLs.
+Every implementation follows these rules:
+- A write returns only after its changes are durable.
+- A task is written completely (its row, its current run with all ranks, new events), and only if the stored revision
+  is the one that the caller has read.
+- Every write of a task or node gets the next `version`. Versions become visible in ascending order. A watcher that
+  resumes from the largest version that it has read therefore misses no change.
+- A refused write (an outdated revision, a name in use, a value that cannot be stored) changes nothing.
+- If the database cannot be used, the call raises Unavailable with the address and the cause. If the connection breaks
+  during a write, or its caller is cancelled, the write may have been committed. Callers can safely repeat the write,
+  because `request_id` and `revision` detect the repetition.
+- Texts of programs (reasons, last lines) are stored with U+FFFD in place of characters that databases refuse (NUL,
+  unpaired surrogates) and with **** in place of credentials in URLs.
 """
 
 from __future__ import annotations
@@ -25,22 +26,22 @@ from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Outcome, Run, Task, TaskEvent, TaskState
 from hai_backend.domain.usage import GroupLoad, Minutes, RankUse, Window
 
-Kept = TypeVar("Kept")
+Record = TypeVar("Record")
 
 
 @dataclass(frozen=True, slots=True)
 class TaskFilter:
-    """Terms are ANDed; the values of one term are ORed; an empty term matches everything."""
+    """Selects the tasks that match every term. A term matches if one of its values matches, or if it is empty."""
 
     ids: frozenset[int] = frozenset()
     states: frozenset[TaskState] = frozenset()
     outcomes: frozenset[Outcome] = frozenset()
     users: frozenset[str] = frozenset()
     groups: frozenset[str] = frozenset()  # node groups, without the zone
-    names: tuple[str, ...] = ()  # exact, or with * as a wildcard
+    names: tuple[str, ...] = ()  # exact names, or patterns in which * matches any text
     tags: frozenset[str] = frozenset()
     task_types: frozenset[str] = frozenset()
-    awaiting: frozenset[int] = frozenset()  # that wait for one of these tasks to end
+    awaiting: frozenset[int] = frozenset()  # tasks that wait until one of these tasks ends
     not_states: frozenset[TaskState] = frozenset()
     not_tags: frozenset[str] = frozenset()
     not_users: frozenset[str] = frozenset()
@@ -48,16 +49,16 @@ class TaskFilter:
     starred: bool | None = None
     priority_min: int | None = None
     priority_max: int | None = None
-    created_after: float | None = None  # that instant excluded
-    created_before: float | None = None  # that instant excluded
-    # own tasks, and tasks that a member of one of `visible_groups` shared in his group
+    created_after: float | None = None  # exclusive
+    created_before: float | None = None  # exclusive
+    # tasks of this user, and tasks that a member of one of `visible_groups` shares with the members of the group
     visible_to: str | None = None
     visible_groups: frozenset[str] = frozenset()  # user groups
 
 
 @dataclass(frozen=True, slots=True)
 class TaskQuery:
-    """One page. `order_by` is one of ORDERS (text by code point); the id breaks ties in the same direction."""
+    """Requests one page. `order_by` is one of ORDERS. Texts are ordered by code point, equal values by id."""
 
     filter: TaskFilter = TaskFilter()
     order_by: str = "id"
@@ -72,6 +73,8 @@ ORDERS = ("id", "create_time", "priority", "name", "state")
 
 @dataclass(frozen=True, slots=True)
 class TaskPage:
+    """One page of tasks. `next_page_token` is empty on the last page; `total` is set if the query asked for it."""
+
     tasks: tuple[Task, ...]
     next_page_token: str
     total: int | None = None
@@ -79,7 +82,7 @@ class TaskPage:
 
 @dataclass(frozen=True, slots=True)
 class AuditRow:
-    """One mutating call. `what` never contains a secret."""
+    """One call that changed something. `what` describes its arguments without secrets."""
 
     time: float
     actor: str
@@ -91,15 +94,15 @@ class AuditRow:
 
 @dataclass(frozen=True, slots=True)
 class AuditQuery:
-    """One page, newest first. Terms are ANDed; an empty one matches everything."""
+    """Requests one page of the calls that match every term, newest first. An empty term matches every call."""
 
     actor: str = ""
     method: str = ""
     resource: str = ""
     code: str = ""
     failed: bool = False
-    after: float | None = None  # that instant included
-    before: float | None = None  # that instant excluded
+    after: float | None = None  # inclusive
+    before: float | None = None  # exclusive
     page_size: int = 100
     page_token: str = ""
 
@@ -111,66 +114,67 @@ class AuditPage:
 
 
 class Store(Protocol):
-    """Durable record of everything; memory holds only what can be derived from it."""
+    """Stores everything that must survive a restart."""
 
     async def open(self) -> None:
-        """Create or migrate the schema. Raises Unavailable with the address and the cause."""
+        """Create or migrate the schema. Raises Unavailable if the database cannot be used."""
 
     async def close(self) -> None:
         """Finish pending writes."""
 
-    async def confirm(self) -> None:
-        """Raises Deposed when another server leads by now: for what is kept outside the store."""
+    async def require_leader(self) -> None:
+        """Raise Deposed if another server has become the leader. For changes of data outside the store."""
 
     # tasks
     async def create_task(
         self, task: Task, events: Sequence[TaskEvent], request_id: str = ""
     ) -> Task:
-        """Insert (task.id is ignored) and answer with id, revision (1) and version set.
+        """Insert a task. Return it with its new id, revision 1 and its version.
 
-        The same (user, request_id) answers with the first task as it is now. Raises Conflict (NAME_TAKEN, naming the
-        other task) when the user has an unfinished task of that name.
+        If the user has created a task with the same `request_id` before, return the current state of that task.
+        Raises Conflict (NAME_TAKEN) if the user has an unfinished task of the same name.
         """
 
-    async def task_of_request(self, user: str, request_id: str) -> Task | None:
-        """The task that create_task made for the user under this request_id, as it is now."""
+    async def get_task_by_request(self, user: str, request_id: str) -> Task | None:
+        """Return the current state of the task that the user created with this `request_id`, if there is one."""
 
     async def skip_task_ids(self, newest: int) -> None:
-        """New tasks have larger ids than this one, which the store need not know: it may be a backup's."""
+        """Give new tasks ids above `newest`. A store that was restored from a backup may not contain that task."""
 
     async def save_task(
         self, task: Task, events: Sequence[TaskEvent], records: Sequence[object] = ()
     ) -> Task | None:
-        """Write `task`, whose revision must be one above the stored one; None when it is not: somebody was faster.
+        """Replace the stored task and save `records` in the same transaction.
 
-        The records are saved with it, or not at all.
+        The revision of `task` must be the stored revision plus one. Otherwise return None and change nothing: another
+        caller has changed the task meanwhile.
         """
 
     async def get_task(self, task_id: int) -> Task | None:
-        """One task with its current or last run."""
+        """Return a task with its current or last run."""
 
     async def find_tasks(self, query: TaskQuery) -> TaskPage:
-        """One page. Raises Invalid for an unknown order, or a page token of another query.
+        """Return one page. Raises Invalid for an unknown order, or for a page token of another query.
 
-        A page that was followed by next_page_token never skips or repeats a task that did not change.
+        A caller that follows `next_page_token` gets every task that does not change meanwhile exactly once.
         """
 
     async def unfinished_tasks(self) -> list[Task]:
-        """All of them, by id."""
+        """Return all unfinished tasks, ordered by id."""
 
     async def changed_tasks(self, after_version: int, limit: int) -> list[Task]:
-        """Tasks with a larger version, in version order."""
+        """Return tasks with a larger version, ordered by version."""
 
     async def version(self) -> int:
-        """The largest version that is visible."""
+        """Return the largest visible version."""
 
-    async def task_runs(self, task_id: int, after: int = 0, most: int | None = None) -> list[Run]:
-        """Runs of a task after a number, oldest first."""
+    async def task_runs(self, task_id: int, after: int = 0, limit: int | None = None) -> list[Run]:
+        """Return runs of a task with numbers above `after`, oldest first, at most `limit`."""
 
     async def task_events(
-        self, task_id: int, after: int = 0, most: int | None = None
+        self, task_id: int, after: int = 0, limit: int | None = None
     ) -> list[tuple[int, TaskEvent]]:
-        """Timeline with sequence numbers, after one of them, oldest first."""
+        """Return events of a task with sequence numbers above `after`, oldest first, at most `limit`."""
 
     # nodes and groups
     async def nodes(self) -> list[Node]: ...
@@ -189,44 +193,49 @@ class Store(Protocol):
     ) -> bool: ...
     async def tokens(self) -> list[Token]: ...
     async def create_token(self, token: Token) -> Token:
-        """Insert (token.id is ignored) and answer with the id set."""
+        """Insert a token. Return it with its new id."""
 
     async def save_token(self, token: Token) -> None: ...
     async def delete_token(self, token_id: int) -> bool:
-        """False when there is none. Its id is never given again."""
+        """Return False if there is no such token. The id is never used again."""
 
-    # records: see records.py for their kinds
-    async def records(self, kind: type[Kept], **equals: object) -> list[Kept]:
-        """Those of a kind whose fields have these values (none: all of a kind), by key."""
+    # records: sql/records.py lists their kinds
+    async def records(self, kind: type[Record], **equals: object) -> list[Record]:
+        """Return the records of a kind whose fields have the values `equals`, ordered by key."""
 
     async def add_record(self, record: object) -> bool:
-        """Insert one; False, and nothing changed, when its key is taken."""
+        """Insert a record. Return False and change nothing if there is a record with the same key."""
 
     async def save_record(self, record: object) -> None:
-        """Insert one or replace that of the same key."""
+        """Insert a record, or replace the record with the same key."""
 
     async def delete_record(self, record: object) -> bool:
-        """Delete the one of the same key; False when there is none."""
+        """Delete the record with the same key. Return False if there is none."""
 
     async def delete_records(self, kind: type[object], **equals: object) -> int:
-        """Delete those whose fields have these values, all in one transaction; how many there were."""
+        """Delete all records of a kind whose fields have the values `equals`. Return their number."""
 
     # audit
     async def add_audit(self, rows: Sequence[AuditRow]) -> None:
-        """Append rows, all of them or none."""
+        """Append all rows in one transaction."""
 
     async def audit(self, query: AuditQuery = AuditQuery()) -> AuditPage:
-        """One page, newest first. Raises Invalid for a token of another query. Rows that are added shift nothing."""
+        """Return one page. Raises Invalid for a page token of another query.
 
-    # series of use: see domain/usage.py
+        Rows that are added between two pages do not move the following pages.
+        """
+
+    # usage over time, see domain/usage.py
     async def add_usage(self, minutes: Minutes) -> None:
-        """Keep minutes, in one transaction with what follows of it: coarser buckets that are now complete are made of
-        them, and what has expired is dropped. Minutes of the same key are replaced."""
+        """Store minutes. Stored minutes of the same rank or group and time are replaced.
+
+        The same transaction builds the coarser buckets that are now complete, and deletes expired buckets.
+        """
 
     async def task_usage(
-        self, task_id: int, ranks: Collection[int], asked: Window
+        self, task_id: int, ranks: Collection[int], window: Window
     ) -> list[RankUse]:
-        """What ranks of a task used (no ranks: all of them), in steps, by rank, run and time."""
+        """Return the usage of ranks of a task per step, ordered by rank, run and time. No `ranks` means all."""
 
-    async def group_usage(self, group: str, asked: Window) -> list[GroupLoad]:
-        """How busy a node group was (empty: each), in steps, by group and time."""
+    async def group_usage(self, group: str, window: Window) -> list[GroupLoad]:
+        """Return the load of a node group per step, ordered by group and time. An empty `group` means all."""

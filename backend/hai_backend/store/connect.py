@@ -1,4 +1,4 @@
-"""From the address in the settings to a store."""
+"""Creates a store from the address in the settings."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from sqlalchemy.exc import ArgumentError
 from hai_backend.domain.errors import Invalid, Violation
 from hai_backend.store.base import Store
 from hai_backend.store.memory.store import MemoryStore
-from hai_backend.store.sql.sqlite import SqliteDatabase
+from hai_backend.store.sql.databases.sqlite import SqliteDatabase
 from hai_backend.store.sql.store import SqlStore
 
 _FORMS = "sqlite:///path/to/file.db, postgresql://user@host/database or memory:"
 
 
 def open_store(url: str, epoch: int | None = None) -> Store:
-    """The store at an address; `await store.open()` comes next. Raises Invalid for an unknown form.
+    """Create the store at an address. The caller must then call `store.open()`. Raises Invalid for an unknown form.
 
-    Writes are refused (Deposed) as soon as another server leads in a later epoch; None: this one has the store alone.
+    A server passes the `epoch` in which it leads. The store refuses its writes (Deposed) once another server leads
+    in a later epoch. Without an epoch, this server is the only one that uses the store.
     """
     if url == "memory:":
         return MemoryStore()
@@ -30,12 +31,13 @@ def open_store(url: str, epoch: int | None = None) -> Store:
     if parsed.drivername == "sqlite" and parsed.database not in (None, "", ":memory:"):
         return SqlStore(SqliteDatabase(Path(str(parsed.database))))
     if parsed.drivername in ("postgresql", "postgresql+asyncpg"):
-        from hai_backend.store.sql.postgres import PostgresDatabase  # a laptop never needs it
+        # imported here, because servers on SQLite may run without asyncpg
+        from hai_backend.store.sql.databases.postgres import PostgresDatabase
 
         return SqlStore(PostgresDatabase(parsed, epoch))
     raise _invalid(f"of kind {parsed.drivername!r} is not supported as it stands")
 
 
-def _invalid(what: str) -> Invalid:
-    # The address itself may hold a password and is not repeated.
-    return Invalid((Violation("store", f"the given store {what}; use {_FORMS}"),))
+def _invalid(problem: str) -> Invalid:
+    # The message does not repeat the address, because it may contain a password.
+    return Invalid((Violation("store", f"the given store {problem}; use {_FORMS}"),))

@@ -1,6 +1,6 @@
-"""TaskFilter as a predicate over tasks in memory: for the memory store and for streams of changes.
+"""Evaluates a TaskFilter for tasks in memory: for the memory store and for streams of changes.
 
-sql/filters.py says the same in SQL; one suite holds both to the same answers.
+sql/filters.py translates the same filters to SQL. tests/backend/store/test_agreement.py compares the results.
 """
 
 from __future__ import annotations
@@ -11,76 +11,85 @@ from hai_backend.domain.task import Task, TaskState
 from hai_backend.store.base import TaskFilter
 
 
-def matches(task: Task, wanted: TaskFilter, user_groups: Mapping[str, Collection[str]]) -> bool:
-    """Whether the task passes. `user_groups` has the groups of each user, for `visible_groups`."""
+def matches(
+    task: Task, task_filter: TaskFilter, user_groups: Mapping[str, Collection[str]]
+) -> bool:
+    """Return whether a task matches. `user_groups` maps each user to his groups, for `visible_groups`."""
     return (
-        _among(task, wanted)
-        and _not_excluded(task, wanted)
-        and _within(task, wanted)
-        and _visible(task, wanted, user_groups)
+        _matches_values(task, task_filter)
+        and not _is_excluded(task, task_filter)
+        and _is_in_ranges(task, task_filter)
+        and _is_visible(task, task_filter, user_groups)
     )
 
 
-def _among(task: Task, wanted: TaskFilter) -> bool:
+def _matches_values(task: Task, task_filter: TaskFilter) -> bool:
+    f = task_filter
     return (
-        (not wanted.ids or task.id in wanted.ids)
-        and (not wanted.states or task.state in wanted.states)
-        and (not wanted.outcomes or task.outcome in wanted.outcomes)
-        and (not wanted.users or task.user in wanted.users)
-        and (not wanted.groups or task.spec.resource.group in wanted.groups)
-        and (not wanted.names or _named(task.spec.name, wanted.names))
-        and (not wanted.tags or not wanted.tags.isdisjoint(task.tags))
-        and (not wanted.task_types or task.spec.task_type in wanted.task_types)
-        and (not wanted.awaiting or _awaits(task, wanted.awaiting))
+        (not f.ids or task.id in f.ids)
+        and (not f.states or task.state in f.states)
+        and (not f.outcomes or task.outcome in f.outcomes)
+        and (not f.users or task.user in f.users)
+        and (not f.groups or task.spec.resource.group in f.groups)
+        and (not f.names or _matches_any(task.spec.name, f.names))
+        and (not f.tags or not f.tags.isdisjoint(task.tags))
+        and (not f.task_types or task.spec.task_type in f.task_types)
+        and (not f.awaiting or _awaits(task, f.awaiting))
     )
 
 
-def _not_excluded(task: Task, wanted: TaskFilter) -> bool:
+def _is_excluded(task: Task, task_filter: TaskFilter) -> bool:
     return (
-        task.state not in wanted.not_states
-        and task.user not in wanted.not_users
-        and wanted.not_tags.isdisjoint(task.tags)
-        and not _named(task.spec.name, wanted.not_names)
+        task.state in task_filter.not_states
+        or task.user in task_filter.not_users
+        or not task_filter.not_tags.isdisjoint(task.tags)
+        or _matches_any(task.spec.name, task_filter.not_names)
     )
 
 
-def _within(task: Task, wanted: TaskFilter) -> bool:
+def _is_in_ranges(task: Task, task_filter: TaskFilter) -> bool:
+    f = task_filter
     return (
-        (wanted.starred is None or task.starred == wanted.starred)
-        and (wanted.priority_min is None or task.priority >= wanted.priority_min)
-        and (wanted.priority_max is None or task.priority <= wanted.priority_max)
-        and (wanted.created_after is None or task.created_at > wanted.created_after)
-        and (wanted.created_before is None or task.created_at < wanted.created_before)
+        (f.starred is None or task.starred == f.starred)
+        and (f.priority_min is None or task.priority >= f.priority_min)
+        and (f.priority_max is None or task.priority <= f.priority_max)
+        and (f.created_after is None or task.created_at > f.created_after)
+        and (f.created_before is None or task.created_at < f.created_before)
     )
 
 
-def _visible(task: Task, wanted: TaskFilter, user_groups: Mapping[str, Collection[str]]) -> bool:
-    if wanted.visible_to is None or task.user == wanted.visible_to:
+def _is_visible(
+    task: Task, task_filter: TaskFilter, user_groups: Mapping[str, Collection[str]]
+) -> bool:
+    if task_filter.visible_to is None or task.user == task_filter.visible_to:
         return True
     groups = user_groups.get(task.user, ())
-    return task.spec.options.shared_in_group and not wanted.visible_groups.isdisjoint(groups)
+    return task.spec.options.shared_in_group and not task_filter.visible_groups.isdisjoint(groups)
 
 
 def _awaits(task: Task, ids: Collection[int]) -> bool:
     return task.state is not TaskState.FINISHED and any(id in ids for id in task.awaited)
 
 
-def _named(name: str, patterns: Collection[str]) -> bool:
-    return any(fits(name, pattern) for pattern in patterns)
+def _matches_any(name: str, patterns: Collection[str]) -> bool:
+    return any(matches_pattern(name, pattern) for pattern in patterns)
 
 
-def fits(name: str, pattern: str) -> bool:
-    """Whether a pattern, in which * is any text, is the whole name. No pattern takes long, as a regex of it would."""
-    first, *rest = pattern.split("*")
-    if not rest:
+def matches_pattern(name: str, pattern: str) -> bool:
+    """Return whether a pattern, in which * matches any text, matches the complete name.
+
+    Unlike a regular expression, this function is fast for every pattern that a user may send.
+    """
+    first, *others = pattern.split("*")
+    if not others:
         return name == first
-    *inner, last = rest
-    place, end = len(first), len(name) - len(last)
-    if place > end or not (name.startswith(first) and name.endswith(last)):
+    *inner, last = others
+    position, end = len(first), len(name) - len(last)
+    if position > end or not (name.startswith(first) and name.endswith(last)):
         return False
     for part in inner:
-        found = name.find(part, place, end)
+        found = name.find(part, position, end)
         if found < 0:
             return False
-        place = found + len(part)
+        position = found + len(part)
     return True

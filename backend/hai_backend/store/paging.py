@@ -1,7 +1,8 @@
-"""Page tokens: where the previous page ended, tied to the query that made it.
+"""Page tokens. A token names the last row of a page and the query that the page belongs to.
 
-A token holds the position (value of the ordering column, id), not a row count, so rows that come and go elsewhere
-neither shift nor repeat a page. It is not signed: a made-up one only moves a caller within what his own filter shows.
+A token contains a position (the value of the ordering column and the id) and no row count. Rows that are added or
+deleted between two pages therefore neither shift nor repeat the following page. Tokens are not signed: with a forged
+token, a caller only gets another page of rows that the filter lets him see.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 class Position(NamedTuple):
-    """The last task of a page in the query's order; compares like the order does."""
+    """The position of a task in an order. Positions compare as the order sorts."""
 
     value: str | int | float
     id: int
 
 
-def check(query: TaskQuery) -> None:
-    """Raises Invalid for an unknown order or an empty page."""
+def check_query(query: TaskQuery) -> None:
+    """Raise Invalid for an unknown order or a page size below 1."""
     violations = []
     if query.order_by not in ORDERS:
         message = f"{query.order_by!r} is not one of {', '.join(ORDERS)}"
@@ -45,7 +46,7 @@ def check(query: TaskQuery) -> None:
 
 
 def position_of(task: Task, order_by: str) -> Position:
-    """Where a task stands in an order."""
+    """Return the position of a task in an order."""
     values: dict[str, str | int | float] = {
         "id": task.id,
         "create_time": task.created_at,
@@ -56,57 +57,60 @@ def position_of(task: Task, order_by: str) -> Position:
     return Position(values[order_by], task.id)
 
 
-def encode(query: TaskQuery, last: Task) -> str:
-    """The token of the page after the one that ends with `last`."""
+def encode_token(query: TaskQuery, last: Task) -> str:
+    """Return the token of the page that follows the task `last`."""
     return pack([_digest(query), *position_of(last, query.order_by)])
 
 
-def decode(query: TaskQuery) -> Position | None:
-    """Where the page begins, None for the first one. Raises Invalid for a token of another query."""
+def decode_token(query: TaskQuery) -> Position | None:
+    """Return the position after which the page begins, None for the first page.
+
+    Raises Invalid for a token of another query.
+    """
     if not query.page_token:
         return None
     match unpack(query.page_token):
         case [digest, value, task_id]:
             if digest != _digest(query):
-                raise wrong("belongs to a query with another filter or order")
-            right = type(task_id) is int and type(value) in _TYPES[query.order_by]
-            if right and _storable(task_id) and _storable(value):
+                raise invalid_token("belongs to a query with another filter or order")
+            well_typed = type(task_id) is int and type(value) in _TYPES[query.order_by]
+            if well_typed and _is_comparable(task_id) and _is_comparable(value):
                 return Position(value, task_id)
-    raise not_ours()
+    raise forged_token()
 
 
 def pack(parts: list[str | int | float]) -> str:
-    """A token that says these."""
+    """Encode values as a token."""
     text = json.dumps(parts, separators=(",", ":"))
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
 def unpack(token: str) -> Any:
-    """What a token says. Raises Invalid for what is none."""
+    """Decode the values of a token. Raises Invalid for a text that is not a token."""
     try:
         padded = token + "=" * (-len(token) % 4)
-        said = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
-        json.dumps(said, ensure_ascii=False).encode()  # half a character is no text to a database
+        values = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        json.dumps(values, ensure_ascii=False).encode()  # raises ValueError for unpaired surrogates
     except (ValueError, RecursionError):
-        raise not_ours() from None
-    return said
+        raise forged_token() from None
+    return values
 
 
-def _storable(value: str | int | float) -> bool:
-    """Whether every database can compare with it."""
+def _is_comparable(value: str | int | float) -> bool:
+    """Return whether every database can compare a column with the value."""
     if isinstance(value, str):
         return "\0" not in value
     return -(2**63) <= value < 2**63
 
 
-def not_ours() -> Invalid:
-    """The refusal of a token that was made up."""
-    return wrong("is not one that this server gave")
+def forged_token() -> Invalid:
+    """Return the error for a token that this server did not create."""
+    return invalid_token("is not one that this server gave")
 
 
-def wrong(what: str) -> Invalid:
-    """The refusal of a token."""
-    message = f"the page token {what}; ask for the first page again"
+def invalid_token(problem: str) -> Invalid:
+    """Return the error for a token that cannot be used."""
+    message = f"the page token {problem}; ask for the first page again"
     return Invalid((Violation("page_token", message),))
 
 

@@ -1,4 +1,4 @@
-"""One question for all who want the same answer: it is put once more, for everybody who came since the last time."""
+"""Combines concurrent calls: callers that wait for the same kind of result share one execution."""
 
 from __future__ import annotations
 
@@ -10,17 +10,21 @@ from hai_backend.domain.errors import Unavailable
 
 
 class SingleFlight:
-    """Each caller gets the answer of a question that was put after the caller came; one is under way at a time."""
+    """Runs `operation` for several callers at once, one execution at a time.
 
-    def __init__(self, question: Callable[[], Awaitable[None]]) -> None:
-        self._question = question
-        self._asking: asyncio.Task[None] | None = None
+    Each caller gets the result of an execution that began after its call. All callers that arrive during an execution
+    share the next one.
+    """
+
+    def __init__(self, operation: Callable[[], Awaitable[None]]) -> None:
+        self._operation = operation
+        self._current: asyncio.Task[None] | None = None
         self._next: asyncio.Task[None] | None = None
 
-    async def ask(self) -> None:
-        """Return, or raise, as the question does. Raises Unavailable when it was closed, or broken off."""
+    async def run(self) -> None:
+        """Return or raise as the operation does. Raises Unavailable if `close` or an error stopped the execution."""
         if self._next is None:
-            self._next = asyncio.ensure_future(self._put(self._asking))
+            self._next = asyncio.ensure_future(self._execute_after(self._current))
         try:
             await asyncio.shield(self._next)
         except asyncio.CancelledError:
@@ -29,14 +33,14 @@ class SingleFlight:
             raise Unavailable("the store was closed while it was asked; try again") from None
 
     async def close(self) -> None:
-        """Ask no more; who waits is told so."""
-        under_way = [task for task in (self._asking, self._next) if task is not None]
-        for task in under_way:
+        """Stop all executions. Their callers get Unavailable."""
+        executions = [task for task in (self._current, self._next) if task is not None]
+        for task in executions:
             task.cancel()
-        await asyncio.gather(*under_way, return_exceptions=True)
+        await asyncio.gather(*executions, return_exceptions=True)
 
-    async def _put(self, before: asyncio.Task[None] | None) -> None:
-        if before is not None:
-            await asyncio.wait({before})
-        self._asking, self._next = self._next, None
-        await self._question()
+    async def _execute_after(self, previous: asyncio.Task[None] | None) -> None:
+        if previous is not None:
+            await asyncio.wait({previous})
+        self._current, self._next = self._next, None
+        await self._operation()

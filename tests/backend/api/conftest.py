@@ -244,7 +244,7 @@ class Platform:
             connected_agents=self.hub,
             executor=Executor(FakeLauncher([]), self.hub, str, self.cluster.nodes().get),
             logs=self.logs,
-            confirm=self.store.confirm,
+            confirm=self.store.require_leader,
             clock=self.clock,
             secret=self.secret,
             cluster=self.cluster,

@@ -21,16 +21,16 @@ class Slow(FakeLauncher):
 async def test_scheduling_begins_when_what_no_task_wants_is_gone(tmp_path: Path) -> None:
     store, unknown = f"sqlite:///{tmp_path / 'hai.db'}", RankKey(7, 1, 0)
     async with running_server(tmp_path, launcher=FakeLauncher([]), database=store) as server:
-        leader_term = server.app.leader_term
-        assert leader_term is not None
-        await leader_term.task_manager.submit("admin", a_spec(), "")
+        leader = server.app.leader
+        assert leader is not None
+        await leader.task_manager.submit("admin", a_spec(), "")
     slow = Slow([Node("n0")], {unknown})
     async with running_server(tmp_path, launcher=slow, database=store) as server:
-        leader_term = server.app.leader_term
-        assert leader_term is not None
+        leader = server.app.leader
+        assert leader is not None
         for _ in range(1000):  # a pass would come at once
             await asyncio.sleep(0)
-        assert not (await leader_term.scheduling.snapshot()).nodes
+        assert not (await leader.scheduling.snapshot()).nodes
         slow.terminate(unknown)
-        while not (await leader_term.scheduling.snapshot()).nodes:  # noqa: ASYNC110 - as a caller would
+        while not (await leader.scheduling.snapshot()).nodes:  # noqa: ASYNC110 - as a caller would
             await asyncio.sleep(0)

@@ -20,7 +20,7 @@ from hai_backend import config
 from hai_backend.domain.priority import LEVELS
 from hai_backend.launch.kubernetes.options import read
 from hai_backend.proxy.listener import Listener
-from hai_backend.server.listen import addresses
+from hai_backend.server.listen import service_addresses
 
 from .conftest import CHART, Body, Refused, Render, one
 
@@ -182,7 +182,9 @@ def test_what_the_ingress_lets_in_is_what_the_proxy_knows(
     assert (rule["host"], rule["http"]["paths"][0]["path"]) == (host, path)
     found = settings_of(manifests)
     door = Listener("127.0.0.1", 0)
-    target = addresses(config.Settings(Path(), **_proxy_settings(found)), door).parse(*request_to)
+    target = service_addresses(config.Settings(Path(), **_proxy_settings(found)), door).parse(
+        *request_to
+    )
     door.close()
     assert target is not None
     assert (target.task_id, target.service) == (7, "")

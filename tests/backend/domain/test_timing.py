@@ -16,7 +16,7 @@ from hai_backend.domain.timing import (
     PAUSE_SECONDS,
     Timing,
 )
-from hai_backend.server.leadership.decide import SILENT_SECONDS
+from hai_backend.server.election.next_action import SILENT_SECONDS
 
 
 @given(st.floats(FULL_MARGIN_FROM, 86_400.0))

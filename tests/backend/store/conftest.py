@@ -1,4 +1,4 @@
-"""Stores to test: each test gets an empty one of its own."""
+"""Fixtures with an empty store for each test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hai_backend.store.connect import open_store
 
 @pytest.fixture(scope="session")
 def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty database with its tables: copying it is faster than migrating once per test."""
+    """A migrated empty database. Tests copy it, which is faster than a migration for each test."""
     import asyncio
 
     path = tmp_path_factory.mktemp("store") / "empty.db"

@@ -1,4 +1,4 @@
-"""Memory and SQL agree on every filter, order and page: random tasks, random queries."""
+"""The memory store and SQLite return the same pages for random tasks and queries."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TIMES = st.sampled_from((0.0, 0.1, 0.1 + 0.2, 1763723720.123457))
 
 
 @st.composite
-def tasks(draw: st.DrawFn) -> Task:
+def random_tasks(draw: st.DrawFn) -> Task:
     spec = TaskSpec(
         draw(NAMES),
         ProgramSpec("a.py"),
@@ -51,24 +51,24 @@ def tasks(draw: st.DrawFn) -> Task:
     )
 
 
-def some(values: Any) -> st.SearchStrategy[frozenset[object]]:
+def subsets(values: Any) -> st.SearchStrategy[frozenset[object]]:
     return st.just(frozenset()) | st.frozensets(st.sampled_from(values), max_size=2)
 
 
 FILTERS = st.builds(
     TaskFilter,
-    ids=some(range(1, 12)),
-    states=some(TaskState),
-    outcomes=some(Outcome),
-    users=some(USERS),
-    groups=some(NODE_GROUPS),
+    ids=subsets(range(1, 12)),
+    states=subsets(TaskState),
+    outcomes=subsets(Outcome),
+    users=subsets(USERS),
+    groups=subsets(NODE_GROUPS),
     names=st.just(()) | st.lists(NAMES, max_size=2).map(tuple),
-    tags=some(TAGS),
-    task_types=some(TaskType),
-    awaiting=some(AWAITED),
-    not_states=some(TaskState),
-    not_tags=some(TAGS),
-    not_users=some(USERS),
+    tags=subsets(TAGS),
+    task_types=subsets(TaskType),
+    awaiting=subsets(AWAITED),
+    not_states=subsets(TaskState),
+    not_tags=subsets(TAGS),
+    not_users=subsets(USERS),
     not_names=st.just(()) | st.lists(NAMES, max_size=2).map(tuple),
     starred=st.none() | st.booleans(),
     priority_min=st.none() | st.sampled_from([-1, 0, 7, 50]),
@@ -76,7 +76,7 @@ FILTERS = st.builds(
     created_after=st.none() | TIMES,
     created_before=st.none() | TIMES,
     visible_to=st.none() | st.sampled_from(USERS),
-    visible_groups=some(USER_GROUPS),
+    visible_groups=subsets(USER_GROUPS),
 )
 QUERIES = st.builds(
     TaskQuery,
@@ -88,37 +88,37 @@ QUERIES = st.builds(
 )
 
 
-async def answers(url: str, made: list[Task], queries: list[TaskQuery]) -> list[object]:
+async def run_queries(url: str, tasks: list[Task], queries: list[TaskQuery]) -> list[object]:
     store = open_store(url)
     await store.open()
     await store.save_user(User("ann", groups=("g1",)))
     await store.save_user(User("bob", groups=("g1", "g2")))
-    found: list[object] = []
-    for task in made:
-        created = await asyncio.gather(store.create_task(task, []), return_exceptions=True)
-        found += [str(c) if isinstance(c, Exception) else c for c in created]
+    results: list[object] = []
+    for task in tasks:
+        [result] = await asyncio.gather(store.create_task(task, []), return_exceptions=True)
+        results.append(str(result) if isinstance(result, Exception) else result)
     for query in queries:
-        found += await pages(store, query)
+        results += await read_pages(store, query)
     await store.close()
-    return found
+    return results
 
 
-async def pages(store: Store, query: TaskQuery) -> list[object]:
-    found: list[object] = []
+async def read_pages(store: Store, query: TaskQuery) -> list[object]:
+    pages: list[object] = []
     while True:
         page = await store.find_tasks(query)
-        found.append(page)
+        pages.append(page)
         if not page.next_page_token:
-            return found
+            return pages
         query = replace(query, page_token=page.next_page_token)
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.lists(tasks(), max_size=12), st.lists(QUERIES, min_size=1, max_size=8))
+@given(st.lists(random_tasks(), max_size=12), st.lists(QUERIES, min_size=1, max_size=8))
 def test_memory_and_sqlite_agree(
-    migrated_file: Path, made: list[Task], queries: list[TaskQuery]
+    migrated_file: Path, tasks: list[Task], queries: list[TaskQuery]
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        path = shutil.copy(migrated_file, Path(folder) / "hai.db")
-        in_file = asyncio.run(answers(f"sqlite:///{path}", made, queries))
-    assert asyncio.run(answers("memory:", made, queries)) == in_file
+    with tempfile.TemporaryDirectory() as directory:
+        path = shutil.copy(migrated_file, Path(directory) / "hai.db")
+        sqlite_results = asyncio.run(run_queries(f"sqlite:///{path}", tasks, queries))
+    assert asyncio.run(run_queries("memory:", tasks, queries)) == sqlite_results

@@ -1,4 +1,4 @@
-"""Addresses of stores, and what happens when nobody answers there."""
+"""Addresses of stores."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hai_backend.store.memory.store import MemoryStore
 from hai_backend.store.sql.store import SqlStore
 
 
-def test_an_address_in_memory() -> None:
+def test_the_address_memory_creates_a_memory_store() -> None:
     assert isinstance(open_store("memory:"), MemoryStore)
 
 
@@ -20,7 +20,7 @@ def test_an_address_in_memory() -> None:
     "url",
     ["sqlite:////tmp/x.db", "sqlite:///x.db", "postgresql://u@h/d", "postgresql+asyncpg://h/d"],
 )
-def test_addresses_of_databases_open_nothing_yet(
+def test_an_address_of_a_database_creates_a_store_but_no_file(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -39,13 +39,13 @@ def test_addresses_of_databases_open_nothing_yet(
         "postgresql://h:port/d",
     ],
 )
-def test_other_addresses_are_refused_without_repeating_a_password(url: str) -> None:
+def test_an_invalid_address_is_refused_without_its_password(url: str) -> None:
     with pytest.raises(Invalid, match="sqlite:///path") as error:
         open_store(url)
     assert "secret" not in str(error.value)
 
 
-async def test_a_server_that_does_not_answer_is_named_without_its_password() -> None:
+async def test_the_error_names_an_unreachable_database_without_its_password() -> None:
     store = open_store("postgresql://u:secret@127.0.0.1:1/d")
     with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1/d") as error:
         await store.open()

@@ -1,4 +1,4 @@
-"""One suite for every store: what base.py promises."""
+"""The contract of store.base.Store, tested for every store."""
 
 from __future__ import annotations
 
@@ -109,16 +109,16 @@ def task(name: str = "t", user: str = "alice", **fields: Any) -> Task:
 
 
 def run(number: int = 1, size: int = 2, **fields: Any) -> Run:
-    made = tuple(Rank(i, f"n{i}") for i in range(size))
-    return replace(Run(number, RunState.CREATED, made, 1001.0, Priority.NORMAL), **fields)
+    ranks = tuple(Rank(i, f"n{i}") for i in range(size))
+    return replace(Run(number, RunState.CREATED, ranks, 1001.0, Priority.NORMAL), **fields)
 
 
-def bumped(task: Task, **fields: Any) -> Task:
+def next_revision(task: Task, **fields: Any) -> Task:
     return replace(task, revision=task.revision + 1, **fields)
 
 
-async def saved(store: Store, task: Task, *events: TaskEvent, **fields: Any) -> Task:
-    written = await store.save_task(bumped(task, **fields), events)
+async def save(store: Store, task: Task, *events: TaskEvent, **fields: Any) -> Task:
+    written = await store.save_task(next_revision(task, **fields), events)
     assert written is not None
     return written
 
@@ -135,15 +135,15 @@ async def test_a_created_task_has_an_id_a_revision_and_a_version(store: Store) -
     assert await store.version() == created.version
 
 
-async def test_ids_that_are_skipped_are_given_to_no_task(store: Store) -> None:
+async def test_no_task_gets_a_skipped_id(store: Store) -> None:
     await store.skip_task_ids(40)
     assert (await store.create_task(task("a"), [])).id == 41
     await store.skip_task_ids(7)
     assert (await store.create_task(task("b"), [])).id == 42
-    assert [known.id for known in await store.unfinished_tasks()] == [41, 42]
+    assert [t.id for t in await store.unfinished_tasks()] == [41, 42]
 
 
-async def test_every_field_comes_back(store: Store) -> None:
+async def test_every_field_of_a_task_is_stored(store: Store) -> None:
     rank = Rank(
         1, "n1", RankState.FAILED, "w", "10.0.0.1", 29500, 137, "最后", 3.25, 4.1, (2, 3), 3.9
     )
@@ -204,97 +204,101 @@ async def test_a_missing_task_is_none(store: Store) -> None:
     assert await store.task_events(99) == []
 
 
-async def test_a_repeated_request_answers_with_the_first_task(store: Store) -> None:
+async def test_a_repeated_request_returns_the_first_task(store: Store) -> None:
     first = await store.create_task(task("a"), [SUBMITTED], "r1")
-    moved = await saved(store, first, reason="changed")
-    assert await store.create_task(task("a"), [SUBMITTED], "r1") == moved
-    assert await store.create_task(task("b"), [SUBMITTED], "r1") == moved
+    changed = await save(store, first, reason="changed")
+    assert await store.create_task(task("a"), [SUBMITTED], "r1") == changed
+    assert await store.create_task(task("b"), [SUBMITTED], "r1") == changed
     assert await store.task_events(first.id) == [(1, SUBMITTED)]
     other = await store.create_task(task("a", user="bob"), [], "r1")
     assert other.id != first.id
 
 
-async def test_the_task_of_a_request_is_found_as_it_is_now(store: Store) -> None:
+async def test_the_task_of_a_request_is_returned_in_its_current_state(store: Store) -> None:
     first = await store.create_task(task("a"), [], "r1")
     await store.create_task(task("b"), [])
-    ended = await saved(store, first, state=TaskState.FINISHED, outcome=Outcome.STOPPED)
-    assert await store.task_of_request("alice", "r1") == ended
+    ended = await save(store, first, state=TaskState.FINISHED, outcome=Outcome.STOPPED)
+    assert await store.get_task_by_request("alice", "r1") == ended
     for user, request in (("bob", "r1"), ("alice", "r2"), ("alice", "")):
-        assert await store.task_of_request(user, request) is None
+        assert await store.get_task_by_request(user, request) is None
 
 
-async def test_requests_repeated_at_once_make_one_task(store: Store) -> None:
-    made = await asyncio.gather(*(store.create_task(task(), [SUBMITTED], "r") for _ in range(20)))
-    assert len({t.id for t in made}) == 1
+async def test_concurrent_repeated_requests_create_one_task(store: Store) -> None:
+    created = await asyncio.gather(
+        *(store.create_task(task(), [SUBMITTED], "r") for _ in range(20))
+    )
+    assert len({t.id for t in created}) == 1
     assert (await store.find_tasks(TaskQuery(count=True))).total == 1
 
 
-async def test_without_request_ids_nothing_is_taken_for_repeated(store: Store) -> None:
+async def test_calls_without_request_id_are_different_requests(store: Store) -> None:
     first = await store.create_task(task("a"), [])
     assert (await store.create_task(task("b"), [])).id != first.id
 
 
-async def test_a_name_is_taken_until_its_task_is_finished(store: Store) -> None:
+async def test_a_name_is_in_use_until_its_task_is_finished(store: Store) -> None:
     first = await store.create_task(task("bert"), [])
     with pytest.raises(Conflict, match=f"alice.*'bert'.*task {first.id}") as error:
         await store.create_task(task("bert"), [])
     assert error.value.reason == "NAME_TAKEN"
     await store.create_task(task("bert", user="bob"), [])
-    await saved(store, first, state=TaskState.FINISHED)
+    await save(store, first, state=TaskState.FINISHED)
     await store.create_task(task("bert"), [])
 
 
-async def test_of_many_creates_of_one_name_at_once_one_wins(store: Store) -> None:
-    answers = await asyncio.gather(
+async def test_of_concurrent_creates_with_one_name_one_succeeds(store: Store) -> None:
+    results = await asyncio.gather(
         *(store.create_task(task("same"), [SUBMITTED]) for _ in range(10)),
         *(store.create_task(task(f"other{i}"), [SUBMITTED]) for i in range(10)),
         return_exceptions=True,
     )
-    assert sum(isinstance(a, Conflict) for a in answers) == 9
-    assert sum(isinstance(a, Task) for a in answers) == 11
+    assert sum(isinstance(r, Conflict) for r in results) == 9
+    assert sum(isinstance(r, Task) for r in results) == 11
     assert len(await store.unfinished_tasks()) == 11
 
 
 # saving
 
 
-async def test_save_writes_under_the_guard_of_the_revision(store: Store) -> None:
+async def test_a_save_needs_the_next_revision(store: Store) -> None:
     first = await store.create_task(task(), [SUBMITTED])
-    ended = TaskEvent(2.0, "scheduler", "RunPlaced", "why", 1, 0)
-    second = await saved(store, first, ended, state=TaskState.RUNNING, run=run(), tags=("x",))
+    placed = TaskEvent(2.0, "scheduler", "RunPlaced", "why", 1, 0)
+    second = await save(store, first, placed, state=TaskState.RUNNING, run=run(), tags=("x",))
     assert second.version > first.version
     assert await store.get_task(first.id) == second
-    assert await store.save_task(bumped(first, reason="late"), [ended]) is None
+    assert await store.save_task(next_revision(first, reason="outdated"), [placed]) is None
     assert await store.save_task(replace(second, revision=9), []) is None
     assert await store.save_task(replace(second, id=77), []) is None
     assert await store.get_task(first.id) == second
-    assert await store.task_events(first.id) == [(1, SUBMITTED), (2, ended)]
-    assert await store.task_events(first.id, after=1) == [(2, ended)]
+    assert await store.task_events(first.id) == [(1, SUBMITTED), (2, placed)]
+    assert await store.task_events(first.id, after=1) == [(2, placed)]
 
 
-async def test_a_stale_save_among_good_writes_fails_alone(store: Store) -> None:
+async def test_an_outdated_save_does_not_fail_the_rest_of_the_batch(store: Store) -> None:
     tasks = [await store.create_task(task(f"t{i}"), []) for i in range(10)]
-    stale = replace(tasks[0], reason="stale")
-    good = [bumped(t, reason="good") for t in tasks]
-    answers = await asyncio.gather(*(store.save_task(t, []) for t in [*good[:5], stale, *good[5:]]))
-    assert [a is None for a in answers].index(True) == 5
-    assert [t.reason for t in await store.unfinished_tasks()] == ["good"] * 10
-    assert answers.count(None) == 1
+    outdated = replace(tasks[0], reason="outdated")
+    valid = [next_revision(t, reason="valid") for t in tasks]
+    results = await asyncio.gather(
+        *(store.save_task(t, []) for t in [*valid[:5], outdated, *valid[5:]])
+    )
+    assert [r is None for r in results].index(True) == 5
+    assert [t.reason for t in await store.unfinished_tasks()] == ["valid"] * 10
+    assert results.count(None) == 1
 
 
-async def test_of_saves_of_one_revision_at_once_one_wins(store: Store) -> None:
+async def test_of_concurrent_saves_of_one_revision_one_succeeds(store: Store) -> None:
     first = await store.create_task(task(), [])
     event = TaskEvent(2.0, "a", "Changed")
-    saves = (store.save_task(bumped(first, reason=str(i)), [event]) for i in range(8))
-    winners = [t for t in await asyncio.gather(*saves) if t is not None]
-    assert [await store.get_task(first.id)] == winners
+    saves = (store.save_task(next_revision(first, reason=str(i)), [event]) for i in range(8))
+    saved = [t for t in await asyncio.gather(*saves) if t is not None]
+    assert [await store.get_task(first.id)] == saved
     assert len(await store.task_events(first.id)) == 1
 
 
-async def test_saves_in_a_row_can_be_under_way_together(store: Store) -> None:
+async def test_successive_saves_of_a_task_may_be_in_one_batch(store: Store) -> None:
     first = await store.create_task(task(), [SUBMITTED])
-    second = bumped(first, state=TaskState.RUNNING, run=run(), tags=("a",))
-    third = bumped(second, run=run(state=RunState.BUILDING), tags=("b", "c"))
+    second = next_revision(first, state=TaskState.RUNNING, run=run(), tags=("a",))
+    third = next_revision(second, run=run(state=RunState.BUILDING), tags=("b", "c"))
     event = TaskEvent(2.0, "a", "Changed")
     await asyncio.gather(store.save_task(second, [event]), store.save_task(third, [event, event]))
     found = await store.get_task(first.id)
@@ -305,36 +309,36 @@ async def test_saves_in_a_row_can_be_under_way_together(store: Store) -> None:
     assert page.tasks == ()
 
 
-async def test_runs_are_kept_and_the_last_one_is_current(store: Store) -> None:
+async def test_all_runs_are_stored_and_the_last_one_is_current(store: Store) -> None:
     created = await store.create_task(task(), [])
-    second = await saved(store, created, run=run(1), state=TaskState.RUNNING)
-    gone = tuple(replace(r, state=RankState.STOPPED, exit_code=-9) for r in run().ranks)
-    ended = run(1, state=RunState.ENDED, ended_at=9.0, ranks=gone)
-    third = await saved(store, second, run=ended, state=TaskState.SUSPENDED)
-    fourth = await saved(store, third, run=run(2, 3), state=TaskState.RUNNING)
+    second = await save(store, created, run=run(1), state=TaskState.RUNNING)
+    ended_ranks = tuple(replace(r, state=RankState.STOPPED, exit_code=-9) for r in run().ranks)
+    ended = run(1, state=RunState.ENDED, ended_at=9.0, ranks=ended_ranks)
+    third = await save(store, second, run=ended, state=TaskState.SUSPENDED)
+    fourth = await save(store, third, run=run(2, 3), state=TaskState.RUNNING)
     assert await store.get_task(created.id) == fourth
     assert await store.task_runs(created.id) == [ended, run(2, 3)]
-    assert await store.task_runs(created.id, most=1) == [ended]
+    assert await store.task_runs(created.id, limit=1) == [ended]
     assert await store.task_runs(created.id, 1) == [run(2, 3)]
     assert await store.task_runs(created.id, 2) == []
     assert await store.unfinished_tasks() == [fourth]
 
 
-async def test_one_rank_of_many_changes(store: Store) -> None:
+async def test_changes_of_single_ranks_are_stored(store: Store) -> None:
     current = await store.create_task(task(), [])
-    current = await saved(store, current, run=run(1, 12), state=TaskState.RUNNING)
+    current = await save(store, current, run=run(1, 12), state=TaskState.RUNNING)
     for index in (10, 3, 11):
         ranks = list(current.run.ranks) if current.run else []
         ranks[index] = replace(ranks[index], state=RankState.RUNNING, address="10.0.0.1")
-        current = await saved(store, current, run=run(1, 12, ranks=tuple(ranks)))
+        current = await save(store, current, run=run(1, 12, ranks=tuple(ranks)))
     assert await store.get_task(current.id) == current
 
 
-async def test_text_that_no_database_takes_does_not_keep_a_task_from_ending(store: Store) -> None:
+async def test_a_task_can_end_with_a_text_that_databases_refuse(store: Store) -> None:
     created = await store.create_task(task(), [])
     ranks = (Rank(0, "n0", last_lines="a\0b\udc80"),)
-    done = {"state": TaskState.FINISHED, "reason": "x\0y"}
-    await saved(store, created, TaskEvent(1.0, "a", "b", "\0"), run=run(ranks=ranks), **done)
+    changes = {"state": TaskState.FINISHED, "reason": "x\0y"}
+    await save(store, created, TaskEvent(1.0, "a", "b", "\0"), run=run(ranks=ranks), **changes)
     found = await store.get_task(created.id)
     assert found is not None
     assert found.state is TaskState.FINISHED
@@ -345,34 +349,34 @@ async def test_text_that_no_database_takes_does_not_keep_a_task_from_ending(stor
 # versions
 
 
-async def test_changes_come_in_version_order_and_a_watcher_misses_none(store: Store) -> None:
+async def test_changed_tasks_are_ordered_by_version(store: Store) -> None:
     tasks = [await store.create_task(task(f"t{i}"), []) for i in range(5)]
     start = await store.version()
-    again = [await saved(store, tasks[i], reason="x") for i in (3, 0)]
-    assert await store.changed_tasks(start, 10) == again
-    assert await store.changed_tasks(start, 1) == again[:1]
+    changed = [await save(store, tasks[i], reason="x") for i in (3, 0)]
+    assert await store.changed_tasks(start, 10) == changed
+    assert await store.changed_tasks(start, 1) == changed[:1]
     assert await store.changed_tasks(await store.version(), 10) == []
     assert len(await store.changed_tasks(0, 100)) == 5
 
 
 async def test_versions_become_visible_in_order(store: Store) -> None:
-    seen: list[int] = []
+    versions: list[int] = []
     done = asyncio.Event()
 
     async def watch() -> None:
-        while not (done.is_set() and len(seen) >= 100):
-            changed = await store.changed_tasks(seen[-1] if seen else 0, 1000)
-            seen.extend(t.version for t in changed)
+        while not (done.is_set() and len(versions) >= 100):
+            changed = await store.changed_tasks(versions[-1] if versions else 0, 1000)
+            versions.extend(t.version for t in changed)
             await asyncio.sleep(0)
 
     watcher = asyncio.create_task(watch())
     created = await asyncio.gather(*(store.create_task(task(f"t{i}"), []) for i in range(100)))
     done.set()
     await asyncio.wait_for(watcher, 30)
-    assert seen == sorted(t.version for t in created)
+    assert versions == sorted(t.version for t in created)
 
 
-async def test_nodes_take_versions_too(store: Store) -> None:
+async def test_changes_of_nodes_get_versions(store: Store) -> None:
     before = await store.version()
     await store.save_nodes([Node("n1")])
     await store.delete_nodes(["n1"])
@@ -383,7 +387,7 @@ async def test_nodes_take_versions_too(store: Store) -> None:
 
 # finding
 
-ALL = (
+TASKS = (
     task("bert-1", tags=("a", "b"), starred=True, created_at=1.0, priority=Priority.HIGH),
     task("bert_2", tags=("b",), created_at=2.0, state=TaskState.RUNNING, priority=Priority.LOW),
     task("Bert%3", "bob", created_at=3.0, spec=spec("Bert%3", "big", shared_in_group=True)),
@@ -411,21 +415,21 @@ ALL = (
 )
 
 
-async def fill(store: Store) -> None:
+async def create_tasks(store: Store) -> None:
     await store.save_user(User("bob", groups=("vision", "nlp")))
     await store.save_user(User("eve", groups=("audio",)))
     await store.save_user(User("alice", groups=("nlp",)))
-    for one in ALL:
-        await store.create_task(one, [])
+    for each in TASKS:
+        await store.create_task(each, [])
 
 
 S, O = TaskState, Outcome  # noqa: E741
 
 
 @pytest.mark.parametrize(
-    ("wanted", "ids"),
+    ("terms", "ids"),
     [
-        pytest.param({}, [1, 2, 3, 4, 5, 6, 7, 8], id="nothing asked: everything"),
+        pytest.param({}, [1, 2, 3, 4, 5, 6, 7, 8], id="an empty filter matches all tasks"),
         pytest.param({"ids": {2, 5, 99}}, [2, 5], id="ids"),
         pytest.param({"states": {S.RUNNING, S.SUSPENDED}}, [2, 4], id="values are ORed"),
         pytest.param({"states": {S.FINISHED, S.RUNNING}}, [2, 5, 6], id="finished or running"),
@@ -443,9 +447,11 @@ S, O = TaskState, Outcome  # noqa: E741
         pytest.param({"tags": {"b"}}, [1, 2], id="tag of several tasks"),
         pytest.param({"task_types": {TaskType.JUPYTER}}, [7], id="task type"),
         pytest.param(
-            {"awaiting": {2}}, [4], id="who waits; neither who has ended nor who waits for 12"
+            {"awaiting": {2}},
+            [4],
+            id="waits for task 2; not finished tasks, not tasks that wait for 12",
         ),
-        pytest.param({"awaiting": {1, 2, 99}}, [4, 8], id="who waits for any of them"),
+        pytest.param({"awaiting": {1, 2, 99}}, [4, 8], id="waits for one of the tasks"),
         pytest.param({"not_states": {S.FINISHED, S.RUNNING}}, [1, 3, 4, 7, 8], id="not states"),
         pytest.param({"not_tags": {"a"}, "users": {"alice"}}, [2], id="not tag"),
         pytest.param({"not_users": {"alice", "bob"}}, [5, 6, 7, 8], id="not users"),
@@ -460,7 +466,7 @@ S, O = TaskState, Outcome  # noqa: E741
         pytest.param(
             {"visible_to": "alice", "visible_groups": {"nlp"}},
             [1, 2, 3],
-            id="shared by a member of one's group",
+            id="shared by a member of the group",
         ),
         pytest.param(
             {"visible_to": "dan", "visible_groups": {"audio", "vision"}},
@@ -469,10 +475,10 @@ S, O = TaskState, Outcome  # noqa: E741
         ),
     ],
 )
-async def test_filter(store: Store, wanted: dict[str, Any], ids: list[int]) -> None:
-    await fill(store)
-    wanted = {k: frozenset(v) if isinstance(v, set) else v for k, v in wanted.items()}
-    page = await store.find_tasks(TaskQuery(TaskFilter(**wanted), descending=False, count=True))
+async def test_a_filter_selects_tasks(store: Store, terms: dict[str, Any], ids: list[int]) -> None:
+    await create_tasks(store)
+    values = {k: frozenset(v) if isinstance(v, set) else v for k, v in terms.items()}
+    page = await store.find_tasks(TaskQuery(TaskFilter(**values), descending=False, count=True))
     assert [t.id for t in page.tasks] == ids
     assert page.total == len(ids)
     assert page.next_page_token == ""
@@ -492,7 +498,7 @@ async def test_filter(store: Store, wanted: dict[str, Any], ids: list[int]) -> N
 async def test_pages_follow_the_order(
     store: Store, order: str, ids: list[int], descending: bool
 ) -> None:
-    await fill(store)
+    await create_tasks(store)
     query, found = TaskQuery(order_by=order, descending=descending, page_size=3), []
     for size in (3, 3, 2):
         page = await store.find_tasks(query)
@@ -503,27 +509,27 @@ async def test_pages_follow_the_order(
     assert query.page_token == ""
 
 
-async def test_a_page_goes_on_where_it_ended_when_tasks_come_and_change(store: Store) -> None:
-    await fill(store)
+async def test_the_next_page_continues_when_tasks_are_added_and_changed(store: Store) -> None:
+    await create_tasks(store)
     query = TaskQuery(order_by="create_time", page_size=3)
     first = await store.find_tasks(query)
     await store.create_task(task("new", created_at=1e9), [])
-    await saved(store, first.tasks[-1], starred=True)
-    rest = await store.find_tasks(replace(query, page_size=50, page_token=first.next_page_token))
-    assert [t.id for t in (*first.tasks, *rest.tasks)] == [7, 8, 6, 5, 4, 3, 2, 1]
+    await save(store, first.tasks[-1], starred=True)
+    second = await store.find_tasks(replace(query, page_size=50, page_token=first.next_page_token))
+    assert [t.id for t in (*first.tasks, *second.tasks)] == [7, 8, 6, 5, 4, 3, 2, 1]
 
 
 async def test_a_token_of_another_query_is_refused(store: Store) -> None:
-    await fill(store)
+    await create_tasks(store)
     token = (await store.find_tasks(TaskQuery(page_size=1))).next_page_token
     starred = TaskFilter(starred=True)
-    wrong = [
+    queries = [
         TaskQuery(starred, page_token=token),
         TaskQuery(order_by="name", page_token=token),
         TaskQuery(descending=False, page_token=token),
         *(TaskQuery(page_token=t) for t in ("x", "é", "bnVsbA", "W10", token[:-3], "W" + token)),
     ]
-    for query in wrong:
+    for query in queries:
         with pytest.raises(Invalid) as error:
             await store.find_tasks(query)
         assert error.value.violations[0].field == "page_token"
@@ -540,47 +546,47 @@ async def test_a_token_of_another_query_is_refused(store: Store) -> None:
         pytest.param("name", "\ud800", 1, id="half a character"),
     ],
 )
-async def test_a_made_up_token_is_refused(
+async def test_a_forged_token_is_refused(
     store: Store, order: str, value: object, task_id: int
 ) -> None:
-    await fill(store)
+    await create_tasks(store)
     query = TaskQuery(order_by=order, page_size=1)
     token = (await store.find_tasks(query)).next_page_token
     digest = json.loads(base64.urlsafe_b64decode(token + "=="))[0]
     text = json.dumps([digest, value, task_id])
-    made_up = base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+    forged = base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
     with pytest.raises(Invalid, match="not one that this server gave"):
-        await store.find_tasks(replace(query, page_token=made_up))
+        await store.find_tasks(replace(query, page_token=forged))
 
 
-async def test_a_token_that_is_nested_without_end_is_refused(store: Store) -> None:
+async def test_a_deeply_nested_token_is_refused(store: Store) -> None:
     token = base64.urlsafe_b64encode(b"[" * 100_000).decode()
     with pytest.raises(Invalid, match="not one that this server gave"):
         await store.find_tasks(TaskQuery(page_token=token))
 
 
-async def test_a_wrong_order_and_size_are_refused_together(store: Store) -> None:
+async def test_an_invalid_order_and_size_are_reported_together(store: Store) -> None:
     with pytest.raises(Invalid) as error:
         await store.find_tasks(TaskQuery(order_by="nmae", page_size=0))
     assert [v.field for v in error.value.violations] == ["order_by", "page_size"]
     assert set(ORDERS) <= set(error.value.violations[0].message.replace(",", "").split())
 
 
-async def test_pages_carry_runs(store: Store) -> None:
-    plain = await store.create_task(task("a"), [])
-    placed = await saved(store, await store.create_task(task("b"), []), run=run())
-    assert (await store.find_tasks(TaskQuery())).tasks == (placed, plain)
+async def test_pages_contain_runs(store: Store) -> None:
+    waiting = await store.create_task(task("a"), [])
+    placed = await save(store, await store.create_task(task("b"), []), run=run())
+    assert (await store.find_tasks(TaskQuery())).tasks == (placed, waiting)
 
 
-async def test_unfinished_tasks_come_by_id(store: Store) -> None:
-    await fill(store)
+async def test_unfinished_tasks_are_ordered_by_id(store: Store) -> None:
+    await create_tasks(store)
     assert [t.id for t in await store.unfinished_tasks()] == [1, 2, 3, 4, 7, 8]
 
 
-# the small tables
+# nodes, users, records, tokens
 
 
-async def test_nodes_and_groups(store: Store) -> None:
+async def test_nodes_and_groups_are_stored(store: Store) -> None:
     node = Node(
         "n1",
         "g",
@@ -609,7 +615,7 @@ async def test_nodes_and_groups(store: Store) -> None:
     assert await store.groups() == [Group("a", True), Group("b", False, '{"staying": 2.0}')]
 
 
-async def test_users_and_quotas(store: Store) -> None:
+async def test_users_and_quotas_are_stored(store: Store) -> None:
     alice = User("alice", Role.ADMIN, ("g1", "g0"), False, ("assign_nodes",), 1000, 5.5)
     await store.save_user(User("bob", groups=("g1",)))
     await store.save_user(User("alice", groups=("old",)))
@@ -624,21 +630,6 @@ async def test_users_and_quotas(store: Store) -> None:
     assert await store.delete_quota("alice", False, "g", Priority.HIGH)
     assert not await store.delete_quota("alice", False, "g", Priority.HIGH)
     assert await store.quotas() == [of_group]
-
-
-async def test_shares(store: Store) -> None:
-    vision, speech = Share("vision", "g", 3, 2, 8), Share("Speech", "g", 0, 0, 0)
-    other = Share("vision", "a")
-    assert await store.records(Share) == []
-    for share in (replace(vision, guaranteed=1, limit=None), vision, speech, other):
-        await store.save_record(share)
-    assert await store.records(Share) == [speech, other, vision]
-    await store.save_record(replace(vision, limit=None))
-    assert await store.records(Share) == [speech, other, replace(vision, limit=None)]
-    assert await store.delete_record(Share("vision", "g"))
-    assert not await store.delete_record(Share("vision", "g"))
-    assert not await store.delete_record(Share("speech", "g"))
-    assert await store.records(Share) == [speech, other]
 
 
 RECORDS = [
@@ -732,32 +723,34 @@ RECORDS = [
 
 
 @pytest.mark.parametrize(
-    ("first", "again", "other"), RECORDS, ids=[type(kinds[0]).__name__ for kinds in RECORDS]
+    ("first", "replacement", "other"),
+    RECORDS,
+    ids=[type(records[0]).__name__ for records in RECORDS],
 )
-async def test_records(store: Store, first: Any, again: Any, other: Any) -> None:
-    """`again` has the key of `first`; `other` comes after it."""
+async def test_records_are_stored(store: Store, first: Any, replacement: Any, other: Any) -> None:
+    """`replacement` has the key of `first`; the key of `other` is larger."""
     kind = type(first)
     assert await store.records(kind) == []
     assert await store.add_record(other)
     assert await store.add_record(first)
-    assert not await store.add_record(again)
+    assert not await store.add_record(replacement)
     assert await store.records(kind) == [first, other]
-    await store.save_record(again)
-    assert await store.records(kind) == [again, other]
+    await store.save_record(replacement)
+    assert await store.records(kind) == [replacement, other]
     assert await store.delete_record(first)
-    assert not await store.delete_record(again)
+    assert not await store.delete_record(replacement)
     assert await store.records(kind) == [other]
 
 
-async def test_records_are_written_with_a_task_or_not_at_all(store: Store) -> None:
-    made = await store.create_task(task(), ())
-    first, second = (Notice("ada", "a", made.id, n, WebhookEvent.ENDED, 1.5, {}) for n in (1, 2))
-    assert await store.save_task(bumped(made, starred=True), (), [first])
-    assert await store.save_task(bumped(made, held=True), (), [second]) is None
+async def test_records_are_saved_only_if_the_task_is_saved(store: Store) -> None:
+    created = await store.create_task(task(), ())
+    first, second = (Notice("ada", "a", created.id, n, WebhookEvent.ENDED, 1.5, {}) for n in (1, 2))
+    assert await store.save_task(next_revision(created, starred=True), (), [first])
+    assert await store.save_task(next_revision(created, held=True), (), [second]) is None
     assert await store.records(Notice) == [first]
 
 
-async def test_records_by_what_is_in_them(store: Store) -> None:
+async def test_records_are_found_by_values_of_fields(store: Store) -> None:
     first = TaskArtifact(1, Direction.INPUT, "~ada", "ü", "1")
     second = TaskArtifact(2, Direction.INPUT, "~ada", "ü", "1")
     third = TaskArtifact(2, Direction.OUTPUT, "~ada", "ü", "2")
@@ -774,18 +767,18 @@ async def test_records_by_what_is_in_them(store: Store) -> None:
     assert await store.records(TaskArtifact) == [third]
 
 
-def test_every_record_is_tested() -> None:
-    assert {type(kinds[0]) for kinds in RECORDS} == set(TABLES)
+def test_every_kind_of_record_is_tested() -> None:
+    assert {type(records[0]) for records in RECORDS} == set(TABLES)
 
 
-async def test_a_membership_that_ended_shows_nothing(store: Store) -> None:
-    await fill(store)
+async def test_the_end_of_a_membership_ends_the_visibility(store: Store) -> None:
+    await create_tasks(store)
     await store.save_user(User("bob", groups=("vision",)))
-    wanted = TaskFilter(visible_to="alice", visible_groups=frozenset({"nlp"}))
-    assert [t.id for t in (await store.find_tasks(TaskQuery(wanted))).tasks] == [2, 1]
+    visible = TaskFilter(visible_to="alice", visible_groups=frozenset({"nlp"}))
+    assert [t.id for t in (await store.find_tasks(TaskQuery(visible))).tasks] == [2, 1]
 
 
-async def test_tokens(store: Store) -> None:
+async def test_tokens_are_stored(store: Store) -> None:
     first = await store.create_token(Token(0, "alice", TokenScope.READ, "aa", "laptop", 1.0, 2.0))
     second = await store.create_token(Token(0, "bob", TokenScope.ALL, "bb"))
     assert 0 < first.id < second.id
@@ -800,13 +793,13 @@ async def test_tokens(store: Store) -> None:
         await store.create_token(Token(0, "eve", TokenScope.ALL, "aa"))
 
 
-async def test_a_refused_write_does_not_hurt_those_beside_it(store: Store) -> None:
+async def test_a_refused_write_does_not_fail_the_rest_of_the_batch(store: Store) -> None:
     await store.create_token(Token(0, "alice", TokenScope.ALL, "aa"))
-    answers = await asyncio.gather(
+    results = await asyncio.gather(
         store.create_task(task("a"), []),
         store.create_token(Token(0, "bob", TokenScope.ALL, "aa")),
         store.create_task(task("b"), []),
         return_exceptions=True,
     )
-    assert [type(a) for a in answers] == [Task, Conflict, Task]
+    assert [type(r) for r in results] == [Task, Conflict, Task]
     assert len(await store.unfinished_tasks()) == 2

@@ -1,4 +1,4 @@
-"""The schema's history and the rows say the same, on both databases."""
+"""Migrations create the tables of store/tables on both databases and keep the rows of older servers."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from sqlalchemy.pool import NullPool
 from hai_backend.domain.node import Group
 from hai_backend.domain.task import Rank, RankState
 from hai_backend.store.migrations import NEWEST, config, upgrade
-from hai_backend.store.sql.convert import rank_of, rank_values
-from hai_backend.store.sql.convert_admin import group_of
+from hai_backend.store.sql.convert import rank_from_row, rank_to_row
+from hai_backend.store.sql.convert_admin import group_from_row
 from hai_backend.store.tables import Base
 from hai_backend.store.tables.cluster import GROUPS
 from hai_backend.store.tables.tasks import RANKS, RUNS, TASKS
@@ -37,7 +37,7 @@ from hai_backend.store.tables.tasks import RANKS, RUNS, TASKS
 
 def differences(connection: Connection) -> list[Any]:
     upgrade(connection)
-    upgrade(connection)  # nothing left to do the second time
+    upgrade(connection)  # the second call does nothing
     context = MigrationContext.configure(connection, opts={"compare_type": True})
     return list(compare_metadata(context, Base.metadata))
 
@@ -45,14 +45,14 @@ def differences(connection: Connection) -> list[Any]:
 def partial_indexes(connection: Connection) -> list[tuple[str, bool]]:
     name = connection.dialect.name
     found = inspect(connection).get_indexes("tasks")
-    wanted = {i["name"]: i for i in found if i["dialect_options"].get(f"{name}_where") is not None}
-    return sorted((str(key), bool(index["unique"])) for key, index in wanted.items())
+    partial = {i["name"]: i for i in found if i["dialect_options"].get(f"{name}_where") is not None}
+    return sorted((str(key), bool(index["unique"])) for key, index in partial.items())
 
 
 PARTIAL = [("tasks_request", True), ("tasks_unfinished", False), ("tasks_unfinished_name", True)]
 
 
-def test_migrations_make_the_tables_of_the_rows_on_sqlite(tmp_path: Path) -> None:
+def test_migrations_create_the_declared_tables_on_sqlite(tmp_path: Path) -> None:
     engine = create_engine(f"sqlite:///{tmp_path / 'x.db'}")
     with engine.begin() as connection:
         assert differences(connection) == []
@@ -61,7 +61,7 @@ def test_migrations_make_the_tables_of_the_rows_on_sqlite(tmp_path: Path) -> Non
 
 
 @pytest.mark.postgres
-async def test_migrations_make_the_tables_of_the_rows_on_postgres(postgres_url: str) -> None:
+async def test_migrations_create_the_declared_tables_on_postgres(postgres_url: str) -> None:
     url = make_url(postgres_url).set(drivername="postgresql+asyncpg")
     engine = create_async_engine(url, poolclass=NullPool)
     async with engine.begin() as connection:
@@ -76,8 +76,8 @@ RANK = {
 }  # fmt: skip
 
 
-def with_ranks_of_0001(connection: Connection) -> tuple[Any, ...]:
-    """Migrate a database of the first revision that holds a rank; answers with that rank's row."""
+def migrate_rank_of_0001(connection: Connection) -> tuple[Any, ...]:
+    """Migrate a database of the first revision that contains a rank. Return the row of the rank."""
     command.upgrade(config(connection), "0001")
     columns = ", ".join(f'"{name}"' for name in RANK)
     values = ", ".join(f":{name}" for name in RANK)
@@ -88,19 +88,19 @@ def with_ranks_of_0001(connection: Connection) -> tuple[Any, ...]:
 
 def check_rank(row: tuple[Any, ...]) -> None:
     started = Rank(0, "n0", RankState.RUNNING, "", "10.0.0.1", 4000, None, "最后", 3.25)
-    assert rank_of(row) == started
-    assert row == rank_values(1, 1, started)
+    assert rank_from_row(row) == started
+    assert row == rank_to_row(1, 1, started)
 
 
-def test_ranks_of_the_first_revision_are_kept_on_sqlite() -> None:
+def test_ranks_of_the_first_revision_are_migrated_on_sqlite() -> None:
     engine = create_engine("sqlite://")
     with engine.begin() as connection:
-        check_rank(with_ranks_of_0001(connection))
+        check_rank(migrate_rank_of_0001(connection))
         assert differences(connection) == []
     engine.dispose()
 
 
-def test_tasks_of_the_first_revision_have_measured_nothing() -> None:
+def test_tasks_of_the_first_revision_have_no_measurements() -> None:
     engine = create_engine("sqlite://")
     with engine.begin() as connection:
         command.upgrade(config(connection), "0001")
@@ -118,26 +118,28 @@ def test_tasks_of_the_first_revision_have_measured_nothing() -> None:
     engine.dispose()
 
 
-def test_groups_of_the_first_revision_follow_the_servers_policy() -> None:
+def test_groups_of_the_first_revision_have_no_policy() -> None:
     engine = create_engine("sqlite://")
     with engine.begin() as connection:
         command.upgrade(config(connection), "0001")
         connection.execute(text("INSERT INTO node_groups (name, packed) VALUES ('small', true)"))
         upgrade(connection)
-        assert group_of(connection.execute(select(GROUPS)).one()) == Group("small", packed=True)
+        assert group_from_row(connection.execute(select(GROUPS)).one()) == Group(
+            "small", packed=True
+        )
     engine.dispose()
 
 
 @pytest.mark.postgres
-async def test_ranks_of_the_first_revision_are_kept_on_postgres(postgres_url: str) -> None:
+async def test_ranks_of_the_first_revision_are_migrated_on_postgres(postgres_url: str) -> None:
     url = make_url(postgres_url).set(drivername="postgresql+asyncpg")
     engine = create_async_engine(url, poolclass=NullPool)
     async with engine.begin() as connection:
-        check_rank(await connection.run_sync(with_ranks_of_0001))
+        check_rank(await connection.run_sync(migrate_rank_of_0001))
     await engine.dispose()
 
 
-def test_the_newest_revision_is_the_one_that_a_start_looks_for() -> None:
+def test_newest_is_the_head_of_the_migrations() -> None:
     engine = create_engine("sqlite://")
     with engine.connect() as connection:
         script = ScriptDirectory.from_config(config(connection))
@@ -148,52 +150,52 @@ def test_the_newest_revision_is_the_one_that_a_start_looks_for() -> None:
 OLDER = [f"{number:04}" for number in range(1, int(NEWEST))]
 
 
-def filled(connection: Connection, revision: str) -> dict[Table, Any]:
-    """Migrate to a revision, and put a row into each table; answers with these."""
+def migrate_and_fill(connection: Connection, revision: str) -> dict[Table, Any]:
+    """Migrate to a revision and insert a row into each table. Return the rows by table."""
     command.upgrade(config(connection), revision)
     known = MetaData()
     known.reflect(connection)
     tables = [t for t in known.sorted_tables if t.name != "alembic_version"]
-    return {table: put(connection, table, 7) for table in tables}
+    return {table: insert_row(connection, table, 7) for table in tables}
 
 
-def put(connection: Connection, table: Table, number: int) -> tuple[Any, ...]:
-    """A row with this number, or a text that has it, wherever one may be."""
+def insert_row(connection: Connection, table: Table, number: int) -> tuple[Any, ...]:
+    """Insert a row whose numbers and texts contain this number. Return the row."""
     kinds = {int: number, str: f"t{number}", float: number + 0.5, bool: True, bytes: b"7"}
     row = {column.name: kinds[column.type.python_type] for column in table.columns}
     connection.execute(insert(table), row)
     return tuple(row.values())
 
 
-def rows(connection: Connection, table: Table) -> list[tuple[Any, ...]]:
-    """Of the columns that the table had."""
+def read_rows(connection: Connection, table: Table) -> list[tuple[Any, ...]]:
+    """Read all rows with the columns that the table had before the migration."""
     return [tuple(row) for row in connection.execute(select(table))]
 
 
-def check_from(connection: Connection, revision: str) -> None:
-    """In a rolling upgrade the server that leads is still an older one, which knows nothing of new columns."""
-    before = filled(connection, revision)
+def check_upgrade_from(connection: Connection, revision: str) -> None:
+    """During a rolling upgrade, an older server still leads and writes rows without the new columns."""
+    before = migrate_and_fill(connection, revision)
     upgrade(connection)
     for table, row in before.items():
-        assert row in rows(connection, table), table.name
-        assert put(connection, table, 8) in rows(connection, table), table.name
+        assert row in read_rows(connection, table), table.name
+        assert insert_row(connection, table, 8) in read_rows(connection, table), table.name
 
 
 @pytest.mark.parametrize("revision", OLDER)
-def test_rows_of_an_older_server_are_kept_and_it_writes_on(revision: str) -> None:
+def test_an_older_server_can_still_write_after_the_migration(revision: str) -> None:
     engine = create_engine("sqlite://")
     with engine.begin() as connection:
-        check_from(connection, revision)
+        check_upgrade_from(connection, revision)
     engine.dispose()
 
 
 @pytest.mark.postgres
-async def test_rows_of_each_older_server_are_kept_and_it_writes_on_postgres(
+async def test_an_older_server_can_still_write_after_the_migration_on_postgres(
     postgres_url: str,
 ) -> None:
     url = make_url(postgres_url).set(drivername="postgresql+asyncpg")
     engine = create_async_engine(url, poolclass=NullPool)
     for revision in OLDER:
-        async with engine.connect() as connection:  # and all of it rolled back
-            await connection.run_sync(check_from, revision)
+        async with engine.connect() as connection:  # rolled back at the end
+            await connection.run_sync(check_upgrade_from, revision)
     await engine.dispose()

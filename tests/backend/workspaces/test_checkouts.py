@@ -52,7 +52,7 @@ async def _written(service, task: int) -> set[str]:
 
 
 async def _tidied(service, task: Task) -> None:
-    await service.server.app.leader_term.workspaces.wait_collected()
+    await service.server.app.leader.workspaces.wait_collected()
     assert not (service.root / "w/tasks" / str(task.id) / "run.py").exists()
 
 
@@ -89,7 +89,7 @@ async def test_files_that_tasks_wrote_are_listed_and_can_be_deleted_after_the_en
     await service.client.tasks.wait(first.id, timeout=60)
     second = await service.client.tasks.create(spec("haiworkspace://w", "second", "wait.py"))
     await service.client.tasks.wait(second.id, "running", timeout=60)
-    await service.server.app.leader_term.workspaces.wait_collected()
+    await service.server.app.leader.workspaces.wait_collected()
     page = await calls.task_trees("w", page_size=1)
     (newest,) = page.trees
     assert (newest.task, newest.revision, newest.unfinished) == (second.id, 1, True)

@@ -67,7 +67,7 @@ def test_of_revisions_by_programs_the_last_of_each_hour_is_retained(tmp_path: Pa
 
 
 async def test_deleting_revisions_is_audited(service: Any) -> None:
-    pusher, workspaces = await service.pusher(), service.server.app.leader_term.workspaces
+    pusher, workspaces = await service.pusher(), service.server.app.leader.workspaces
     for content in (b"one", b"two", b"three"):
         await pusher.push({"file": content})
     for _ in range(2):  # the second one has nothing to delete

@@ -31,8 +31,8 @@ def figures() -> Iterator[Figure]:
 
 async def _measured(directory: Path) -> list[Figure]:
     async with _service(directory) as (session, proxied, direct):
-        runtime.share_quickly()
-        runtime.collect_rarely()  # both as main.py has it
+        runtime.shorten_switch_interval()
+        runtime.reduce_garbage_collection()  # both as main.py has it
         alone, through = await _requests(session, direct, proxied)
         before = _cpu()
         await _requests(session, proxied)

@@ -19,7 +19,7 @@ from hai.client.client import Client
 from hai.client.errors import TimedOut, Unreachable
 from hai.client.profile import Profile
 from hai_backend.domain.task import TaskState
-from hai_backend.server.leadership.session import connected
+from hai_backend.server.election.lock_session import open_session
 from hai_backend.store.connect import open_store
 from tests.bench.figures import Figure
 from tests.bench.server import bench_submit
@@ -49,7 +49,7 @@ async def _fence(server: str) -> tuple[float, float]:
         first = open_store(url)
         await first.open()
         await first.close()
-        async with connected(url, lambda: None) as session:
+        async with open_session(url, lambda: None) as session:
             epochs = (None, await session.take("bench:1"))
             rates = [[await _rate(url, epoch) for epoch in epochs] for _ in range(_ROUNDS)]
     plain, fenced = zip(*rates, strict=True)

@@ -114,7 +114,7 @@ QUERIES = {
 
 
 async def _creates(store: Store, first: int) -> list[Figure]:
-    runtime.share_quickly()  # as the server does
+    runtime.shorten_switch_interval()  # as the server does
     cpu = time.process_time()
     rate = await create(store, first, 8_000, CALLERS, TaskState.WAITING_INIT)
     each = (time.process_time() - cpu) / 8_000 * 1e6

@@ -184,7 +184,7 @@ async def test_requests_that_last_are_told_from_a_service_that_starts(
     """Streams of events, say: whoever comes when no connection is left hears that there are too many."""
     url = await sign_in(web, cluster.client, (await cluster.start_task()).id)
     lasting = [await web.get(f"{url}large?pieces=4000") for _ in range(MAX_PER_SERVICE)]
-    session = cluster.server.app.leader_term.answering.proxy._server._requests._client  # type: ignore[union-attr]
+    session = cluster.server.app.leader.serving.proxy._server._requests._client  # type: ignore[union-attr]
     monkeypatch.setattr(session, "_timeout", aiohttp.ClientTimeout(connect=0.05))
     assert await status(web, f"{url}x") == 429
     for answer in lasting:
@@ -225,8 +225,8 @@ async def test_a_link_works_once_and_for_its_own_task(
 async def test_sessions_end_with_the_token_and_with_sight(
     cluster: ServiceCluster, web: aiohttp.ClientSession
 ) -> None:
-    assert cluster.server.app.leader_term is not None
-    directory = cluster.server.app.leader_term.directory
+    assert cluster.server.app.leader is not None
+    directory = cluster.server.app.leader.directory
     admin = directory.user("admin")
     await directory.update_user(type(admin)(admin.name, admin.role, ("lab",)))
     task = await cluster.start_task(shared_in_group=True)

@@ -222,8 +222,8 @@ async def test_others_get_nowhere(cluster: ServiceCluster) -> None:
         await cluster.start_task("shared", shared_in_group=True),
     )
     async with await cluster.create_user_client("eve", "lab") as eve:
-        assert cluster.server.app.leader_term is not None
-        directory = cluster.server.app.leader_term.directory
+        assert cluster.server.app.leader is not None
+        directory = cluster.server.app.leader.directory
         admin = directory.user("admin")
         await directory.update_user(type(admin)(admin.name, admin.role, ("lab",)))
         for id, error in ((private.id, NotFound), (shared.id, Denied)):
@@ -237,14 +237,14 @@ async def test_others_get_nowhere(cluster: ServiceCluster) -> None:
 async def test_a_revoked_token_closes_what_it_has_opened(cluster: ServiceCluster) -> None:
     """Also a tunnel in which nothing moves."""
     task = await cluster.start_task()
-    assert cluster.server.app.leader_term is not None
-    directory = cluster.server.app.leader_term.directory
+    assert cluster.server.app.leader is not None
+    directory = cluster.server.app.leader.directory
     _, answers = cluster.client.tunnels.shell(task.id, ["sleep", "1000"])
     assert (await anext(answers)).HasField("opened")
     await directory.revoke_token(1)
     with pytest.raises(Unauthenticated, match="revoked"):
         await anext(answers)
-    assert cluster.server.app.leader_term.tunnels.count == 0
+    assert cluster.server.app.leader.tunnels.count == 0
 
 
 async def test_a_reader_that_does_not_read_stops_the_writer(cluster: ServiceCluster) -> None:
@@ -265,8 +265,8 @@ async def test_a_reader_that_does_not_read_stops_the_writer(cluster: ServiceClus
 async def test_each_opening_is_audited(cluster: ServiceCluster) -> None:
     task = await cluster.start_task()
     await run(cluster, task.id, "true")
-    assert cluster.server.app.leader_term is not None
-    rows = (await cluster.server.app.leader_term.store.audit()).rows
+    assert cluster.server.app.leader is not None
+    rows = (await cluster.server.app.leader.store.audit()).rows
     mine = [(r.actor, r.what, r.code) for r in rows if r.method == "OpenTunnel"]
     what = f"task={task.id} rank=0 shell=['true']"
     assert sorted(mine) == [("admin", what, "OK"), ("admin", what, "OPENED")]
@@ -274,8 +274,8 @@ async def test_each_opening_is_audited(cluster: ServiceCluster) -> None:
 
 async def test_too_many_tunnels_are_refused(cluster: ServiceCluster) -> None:
     task = await cluster.start_task()
-    assert cluster.server.app.leader_term is not None
-    tunnels = cluster.server.app.leader_term.tunnels
+    assert cluster.server.app.leader is not None
+    tunnels = cluster.server.app.leader.tunnels
     tunnels._per_user["admin"] = 64
     with pytest.raises(HaiError, match="64 open tunnels"):
         await anext(cluster.client.tunnels.shell(task.id, ["true"])[1])

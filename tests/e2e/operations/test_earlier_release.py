@@ -24,7 +24,7 @@ import pytest
 
 from hai.client.client import Client
 from hai.v1.task_pb2 import TaskOutcome, TaskState
-from hai_backend.server.paths import keep_port, last_port
+from hai_backend.server.paths import last_port, save_port
 from tests.ports import free_port
 from tests.support.servers import ServerProcess
 
@@ -69,7 +69,7 @@ def restored(tmp_path: Path) -> Iterator[Restored]:
         },
     )
     server = ServerProcess(tmp_path / "home")
-    keep_port(server.home, f":{free_port()}")
+    save_port(server.home, f":{free_port()}")
     [lock] = (tmp_path / "user/.local/share/haienv/root/.layers").glob("*/lock.txt")
     status = (tmp_path / "ws").stat()
     _fill_in(

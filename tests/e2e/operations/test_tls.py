@@ -286,7 +286,7 @@ async def test_a_certificate_that_was_replaced_is_shown_from_then_on(
     settings = ours.sign("server", HERE)
     old = in_file(settings["tls_cert"])
     async with running_server(tmp_path / "home", nodes=0, **settings) as server:
-        renewing, where = server.app.renewing, server.app.tools.addresses
+        renewing, where = server.app.certificate_reload, server.app.context.addresses
         assert renewing is not None
         assert where is not None
         doors = [server.profile.server, f"{where.domain}{where.port}"]
@@ -333,7 +333,7 @@ async def test_a_certificate_that_is_half_there_is_not_shown(
     settings = ours.sign("server", HERE)
     old = in_file(settings["tls_cert"])
     async with running_server(tmp_path / "home", nodes=0, **settings) as server:
-        renewing, address = server.app.renewing, server.profile.server
+        renewing, address = server.app.certificate_reload, server.profile.server
         assert renewing is not None
         fine = (tmp_path / broken).read_bytes()
         for half in (fine[: len(fine) // 2], b""):
@@ -359,7 +359,7 @@ async def test_pods_and_followers_get_an_authority_that_was_replaced(
         table = kubernetes_settings(tmp_path, cluster.kubeconfig(tmp_path / "kubeconfig"))
         settings = {"kubernetes": table, **ours.sign("server", HERE)}
         async with running_server(tmp_path / "home", **settings) as server:
-            renewing = server.app.renewing
+            renewing = server.app.certificate_reload
             assert renewing is not None
             theirs.sign("server", HERE)
             shutil.copy(theirs.file, ours.file)

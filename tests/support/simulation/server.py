@@ -45,7 +45,7 @@ from hai_backend.launch.manifests.settings import ClusterSettings
 from hai_backend.launch.request import RunRequest, Terms, run_request
 from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle.limits import DEFAULTS
-from hai_backend.server.leadership.decide import SILENT_SECONDS
+from hai_backend.server.election.next_action import SILENT_SECONDS
 from hai_backend.store.base import Store
 from tests.support.simulation.network import End, ServerStream, end_of
 from tests.support.virtual_time import LoopTimers, SimulatedProcess
@@ -253,7 +253,7 @@ class SimulatedServer:
         await self.epoch.confirm()
 
     async def _lead(self) -> None:
-        """Renew what it knows of its leadership, as server.leadership.election does, until it leads no more."""
+        """Renew what it knows of its leadership, as server.election.election does, until it leads no more."""
         loop = asyncio.get_running_loop()
         while True:
             sent = loop.time()

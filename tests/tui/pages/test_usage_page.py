@@ -71,7 +71,7 @@ async def test_every_rank_of_a_large_task_can_be_looked_at(drive) -> None:
 
 
 async def test_the_page_of_the_cluster_goes_further_back(server, drive) -> None:
-    await server.app.leader_term.usage.write()
+    await server.app.leader.usage.write()
     async with drive(server.profile, size=(100, 30), start="usage") as tui:
         await tui.shows("busy nodes: last 0", "of 2", "waiting tasks", "[3h]")
         await tui.press("+")

@@ -46,7 +46,7 @@ class Cluster:
         self.feed = ChangeFeed()
         self.steady = asyncio.Lock()  # held while runs are placed, and while a group's rules change
         self.suspend_on: SuspendOn | None = (
-            None  # set once by server.term.components: the two know each other
+            None  # set once by server.leader.components: the two know each other
         )
 
     async def load(self) -> None:

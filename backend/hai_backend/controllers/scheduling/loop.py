@@ -33,7 +33,7 @@ from hai_backend.domain.scheduling.snapshot import (
 )
 from hai_backend.domain.task import Task
 from hai_backend.lifecycle import events as ev
-from hai_backend.runtime import built_to_stay
+from hai_backend.runtime import no_garbage_collection
 from hai_backend.scheduler import Policy, SchedulerCache
 from hai_backend.scheduler.policy.rules import Rules
 from hai_backend.scheduler.recorded_input import PassInput, apply
@@ -190,7 +190,7 @@ class SchedulingLoop:
     def _first_pass(
         self, cache: SchedulerCache, changes: Callable[[], PassInput]
     ) -> tuple[SchedulerCache, Plan]:
-        with built_to_stay():
+        with no_garbage_collection():
             return self._pass(cache, changes)
 
     def _pass(

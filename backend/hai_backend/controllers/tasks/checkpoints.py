@@ -68,7 +68,7 @@ class Checkpoints:
         every: float = 30.0,
     ) -> None:
         self.task_manager: Tasks | None = (
-            None  # set once by server.term.components: the two know each other
+            None  # set once by server.leader.components: the two know each other
         )
         self.saved = saved
         self._clock = clock

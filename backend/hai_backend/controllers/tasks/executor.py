@@ -59,7 +59,7 @@ class Executor:
         self._request_of = request_of
         self._order: dict[int, asyncio.Lock] = {}
         self._work: set[asyncio.Task[None]] = set()
-        self.task_manager: Applier | None = None  # set by server.term.components
+        self.task_manager: Applier | None = None  # set by server.leader.components
 
     def perform(self, task: Task, instruction: do.Instruction) -> None:
         """Carry out an instruction, or start to. Never blocks, never raises."""

@@ -134,7 +134,7 @@ class TaskManager:
 
     async def submitted(self, user: str, request_id: str) -> Task | None:
         """The task that this request has created before."""
-        task = await self._store.task_of_request(user, request_id)
+        task = await self._store.get_task_by_request(user, request_id)
         return None if task is None else self._registered(task)
 
     def _registered(self, task: Task) -> Task:

@@ -1,1 +1,1 @@
-"""The store in memory: for tests, simulations and `memory:`."""
+"""The store in memory, for tests, simulations and the address `memory:`."""

@@ -1,4 +1,4 @@
-"""The store in memory: for tests, simulations and `memory:`; also the plainest statement of what each verb means."""
+"""The store in memory. It also shows in the fewest lines what each method of a store does."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Run, Task, TaskEvent, TaskState
 from hai_backend.domain.usage import GroupLoad, Minutes, RankUse, Window
 from hai_backend.store import paging
-from hai_backend.store.base import AuditPage, AuditQuery, AuditRow, Kept, TaskPage, TaskQuery
+from hai_backend.store.base import AuditPage, AuditQuery, AuditRow, Record, TaskPage, TaskQuery
 from hai_backend.store.matching import matches
 from hai_backend.store.memory.usage import MemoryUsage
 from hai_backend.store.sql import audit
-from hai_backend.store.sql.guards import name_taken
-from hai_backend.store.sql.records import key
+from hai_backend.store.sql.guards import name_taken_error
+from hai_backend.store.sql.records import key_of
 
 _QuotaKey = tuple[str, bool, str, Priority]
 
 
 class MemoryStore:
-    """A Store; see base.py for what each verb promises. Lives and dies with its process."""
+    """Implements store.base.Store. Its contents end with the process."""
 
     def __init__(self) -> None:
         self._version = 0
@@ -44,19 +44,19 @@ class MemoryStore:
         self._usage = MemoryUsage()
 
     async def open(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     async def close(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
-    async def confirm(self) -> None:
-        """Nobody else knows this store."""
+    async def require_leader(self) -> None:
+        """Do nothing, because no other server can use this store."""
 
     # tasks
     async def create_task(
         self, task: Task, events: Sequence[TaskEvent], request_id: str = ""
     ) -> Task:
-        first = await self.task_of_request(task.user, request_id)
+        first = await self.get_task_by_request(task.user, request_id)
         if first is not None:
             return first
         self._check_name(task)
@@ -66,7 +66,7 @@ class MemoryStore:
             self._requests[task.user, request_id] = new.id
         return self._write(new, events)
 
-    async def task_of_request(self, user: str, request_id: str) -> Task | None:
+    async def get_task_by_request(self, user: str, request_id: str) -> Task | None:
         first = self._requests.get((user, request_id))
         return None if first is None else self._tasks[first]
 
@@ -87,14 +87,14 @@ class MemoryStore:
         return self._tasks.get(task_id)
 
     async def find_tasks(self, query: TaskQuery) -> TaskPage:
-        paging.check(query)
+        paging.check_query(query)
         groups = {user.name: user.groups for user in self._users.values()}
         found = [t for t in self._tasks.values() if matches(t, query.filter, groups)]
         found.sort(key=lambda t: paging.position_of(t, query.order_by), reverse=query.descending)
-        after = paging.decode(query)
-        rest = [task for task in found if _follows(task, query, after)]
-        page = tuple(rest[: query.page_size])
-        token = paging.encode(query, page[-1]) if len(rest) > len(page) else ""
+        after = paging.decode_token(query)
+        remaining = [task for task in found if _is_after(task, query, after)]
+        page = tuple(remaining[: query.page_size])
+        token = paging.encode_token(query, page[-1]) if len(remaining) > len(page) else ""
         return TaskPage(page, token, len(found) if query.count else None)
 
     async def unfinished_tasks(self) -> list[Task]:
@@ -107,22 +107,22 @@ class MemoryStore:
     async def version(self) -> int:
         return self._version
 
-    async def task_runs(self, task_id: int, after: int = 0, most: int | None = None) -> list[Run]:
+    async def task_runs(self, task_id: int, after: int = 0, limit: int | None = None) -> list[Run]:
         runs = self._runs.get(task_id, {})
-        return [run for number, run in runs.items() if number > after][:most]
+        return [run for number, run in runs.items() if number > after][:limit]
 
     async def task_events(
-        self, task_id: int, after: int = 0, most: int | None = None
+        self, task_id: int, after: int = 0, limit: int | None = None
     ) -> list[tuple[int, TaskEvent]]:
-        return list(enumerate(self._events.get(task_id, ()), 1))[after:][:most]
+        return list(enumerate(self._events.get(task_id, ()), 1))[after:][:limit]
 
     def _check_name(self, task: Task) -> None:
         if task.state is TaskState.FINISHED:
             return
-        wanted = (task.user, task.spec.name)
+        key = (task.user, task.spec.name)
         for other in self._tasks.values():
-            if (other.user, other.spec.name) == wanted and other.state is not TaskState.FINISHED:
-                raise name_taken(task, other.id)
+            if (other.user, other.spec.name) == key and other.state is not TaskState.FINISHED:
+                raise name_taken_error(task, other.id)
 
     def _write(self, task: Task, events: Sequence[TaskEvent]) -> Task:
         task = replace(task, version=self._next_version())
@@ -197,55 +197,55 @@ class MemoryStore:
                 raise Conflict(f"token {other.id} has the same secret; make a new one")
 
     # records
-    async def records(self, kind: type[Kept], **equals: object) -> list[Kept]:
-        kept = self._records.get(kind, {})
-        return [kept[known] for known in sorted(kept) if _has(kept[known], equals)]
+    async def records(self, kind: type[Record], **equals: object) -> list[Record]:
+        records = self._records.get(kind, {})
+        return [records[key] for key in sorted(records) if _has_values(records[key], equals)]
 
     async def add_record(self, record: object) -> bool:
-        if key(record) in self._records.get(type(record), {}):
+        if key_of(record) in self._records.get(type(record), {}):
             return False
         await self.save_record(record)
         return True
 
     async def save_record(self, record: object) -> None:
-        self._records.setdefault(type(record), {})[key(record)] = record
+        self._records.setdefault(type(record), {})[key_of(record)] = record
 
     async def delete_record(self, record: object) -> bool:
-        return self._records.get(type(record), {}).pop(key(record), None) is not None
+        return self._records.get(type(record), {}).pop(key_of(record), None) is not None
 
     async def delete_records(self, kind: type[object], **equals: object) -> int:
-        kept = self._records.get(kind, {})
-        gone = [known for known, record in kept.items() if _has(record, equals)]
-        for known in gone:
-            del kept[known]
-        return len(gone)
+        records = self._records.get(kind, {})
+        keys = [key for key, record in records.items() if _has_values(record, equals)]
+        for key in keys:
+            del records[key]
+        return len(keys)
 
     # audit
     async def add_audit(self, rows: Sequence[AuditRow]) -> None:
         self._audit.extend(rows)
 
     async def audit(self, query: AuditQuery = AuditQuery()) -> AuditPage:
-        return audit.memory_page(self._audit, query)
+        return audit.read_page_in_memory(self._audit, query)
 
-    # series of use
+    # usage over time
     async def add_usage(self, minutes: Minutes) -> None:
         self._usage.add(minutes)
 
     async def task_usage(
-        self, task_id: int, ranks: Collection[int], asked: Window
+        self, task_id: int, ranks: Collection[int], window: Window
     ) -> list[RankUse]:
-        return self._usage.of_task(task_id, ranks, asked)
+        return self._usage.task_usage(task_id, ranks, window)
 
-    async def group_usage(self, group: str, asked: Window) -> list[GroupLoad]:
-        return self._usage.of_groups(group, asked)
+    async def group_usage(self, group: str, window: Window) -> list[GroupLoad]:
+        return self._usage.group_usage(group, window)
 
 
-def _follows(task: Task, query: TaskQuery, after: paging.Position | None) -> bool:
+def _is_after(task: Task, query: TaskQuery, after: paging.Position | None) -> bool:
     if after is None:
         return True
     position = paging.position_of(task, query.order_by)
     return position < after if query.descending else position > after
 
 
-def _has(record: object, equals: Mapping[str, object]) -> bool:
+def _has_values(record: object, equals: Mapping[str, object]) -> bool:
     return all(getattr(record, name) == value for name, value in equals.items())

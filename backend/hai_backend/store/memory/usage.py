@@ -1,4 +1,4 @@
-"""Series of use in memory: what store/sql/usage.py says in SQL, said with the pure functions of domain/usage.py."""
+"""Usage over time in memory. Does with the pure functions of domain/usage.py what sql/usage.py does in SQL."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Bucket = TypeVar("Bucket", bound=RankUse | GroupLoad)
 
 
 class _Series(Generic[Bucket]):
-    """The buckets of each level, by when they begin and whose they are."""
+    """The buckets of each level. A bucket is found by its start and its rank or group."""
 
     def __init__(
         self,
@@ -36,21 +36,19 @@ class _Series(Generic[Bucket]):
         self._put(0, minutes)
         for level in range(1, len(LEVELS)):
             self._roll_up(level, until)
-        for index, kind in enumerate(LEVELS):
-            oldest = 0 if kind.keep_seconds is None else until - kind.keep_seconds
-            kept = self._levels[index].items()
-            self._levels[index] = {k: b for k, b in kept if oldest <= b.start < until}
+        for index, level_spec in enumerate(LEVELS):
+            oldest = 0 if level_spec.keep_seconds is None else until - level_spec.keep_seconds
+            buckets = self._levels[index].items()
+            self._levels[index] = {k: b for k, b in buckets if oldest <= b.start < until}
 
-    def ask(self, wanted: Callable[[Bucket], bool], asked: Window) -> list[Bucket]:
-        done = [self._complete(level) for level in range(len(LEVELS))]
-        found = [
-            b for part in split_by_level(asked, done) for b in self._between(*part) if wanted(b)
-        ]
-        return self._fold(found, asked.step)
+    def query(self, is_selected: Callable[[Bucket], bool], window: Window) -> list[Bucket]:
+        complete = [self._complete_until(level) for level in range(len(LEVELS))]
+        buckets = [b for part in split_by_level(window, complete) for b in self._between(*part)]
+        return self._fold([b for b in buckets if is_selected(b)], window.step)
 
     def _roll_up(self, level: int, until: int) -> None:
         seconds = LEVELS[level].seconds
-        finer = self._between(level - 1, self._complete(level), bucket_start(until, seconds))
+        finer = self._between(level - 1, self._complete_until(level), bucket_start(until, seconds))
         self._put(level, self._fold(finer, seconds))
 
     def _put(self, level: int, buckets: Iterable[Bucket]) -> None:
@@ -59,29 +57,27 @@ class _Series(Generic[Bucket]):
     def _between(self, level: int, start: int, end: int) -> list[Bucket]:
         return [b for b in self._levels[level].values() if start <= b.start < end]
 
-    def _complete(self, level: int) -> int:
+    def _complete_until(self, level: int) -> int:
         newest = max((b.start for b in self._levels[level].values()), default=None)
         return 0 if newest is None else newest + LEVELS[level].seconds
 
 
 class MemoryUsage:
-    """See store/base.py for what each verb promises."""
+    """Implements `add_usage`, `task_usage` and `group_usage` of store.base.Store."""
 
     def __init__(self) -> None:
-        self._ranks = _Series[RankUse](
-            lambda one: (one.task_id, one.run, one.rank), merge_rank_buckets
-        )
-        self._groups = _Series[GroupLoad](lambda one: one.group, merge_group_buckets)
+        self._ranks = _Series[RankUse](lambda b: (b.task_id, b.run, b.rank), merge_rank_buckets)
+        self._groups = _Series[GroupLoad](lambda b: b.group, merge_group_buckets)
 
     def add(self, minutes: Minutes) -> None:
         self._ranks.add(minutes.ranks, minutes.until)
         self._groups.add(minutes.groups, minutes.until)
 
-    def of_task(self, task_id: int, ranks: Collection[int], asked: Window) -> list[RankUse]:
-        def wanted(one: RankUse) -> bool:
-            return one.task_id == task_id and (not ranks or one.rank in ranks)
+    def task_usage(self, task_id: int, ranks: Collection[int], window: Window) -> list[RankUse]:
+        def is_selected(bucket: RankUse) -> bool:
+            return bucket.task_id == task_id and (not ranks or bucket.rank in ranks)
 
-        return self._ranks.ask(wanted, asked)
+        return self._ranks.query(is_selected, window)
 
-    def of_groups(self, group: str, asked: Window) -> list[GroupLoad]:
-        return self._groups.ask(lambda one: group in ("", one.group), asked)
+    def group_usage(self, group: str, window: Window) -> list[GroupLoad]:
+        return self._groups.query(lambda bucket: group in ("", bucket.group), window)

@@ -1,6 +1,6 @@
-"""The schema's history. Looked at by every start of a server, run within one transaction: all of it or nothing.
+"""Migrations of the schema. Each start of a server runs all missing ones in one transaction.
 
-Alembic is imported only when there is something to do: it would cost every start half a second.
+Alembic is imported only if a migration is missing, because the import takes half a second.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 NEWEST = "0014"
-"""The last revision in versions/; a test holds it against them."""
+"""The last revision in versions/. A test checks this value."""
 
 _VERSION = table("alembic_version", column("version_num"))
 
 
 def upgrade(connection: Connection) -> None:
-    """Bring the schema to the newest revision. Raises Conflict when the database is newer: no waiting mends that."""
-    found = _revision(connection)
-    if found == NEWEST:
+    """Migrate the schema to the newest revision. Raises Conflict if a newer server has migrated it further."""
+    revision = _revision(connection)
+    if revision == NEWEST:
         return
-    if found is not None and found > NEWEST:
+    if revision is not None and revision > NEWEST:
         raise Conflict(
-            f"the database {connection.engine.url.render_as_string()} was written by a newer server (revision {found};"
-            f" this one knows {NEWEST}): install that version, or restore a backup of before",
+            f"the database {connection.engine.url.render_as_string()} was written by a newer server"
+            f" (revision {revision}; this one knows {NEWEST}): install that version, or restore a backup of before",
             reason="DATABASE_NEWER",
         )
     from alembic import command
@@ -43,7 +43,7 @@ def _revision(connection: Connection) -> str | None:
 
 
 def config(connection: Connection) -> Config:
-    """Alembic's settings, without a file; env.py takes the connection from them."""
+    """Return alembic's settings. They replace the usual file and pass the connection to env.py."""
     from alembic.config import Config
 
     settings = Config(attributes={"connection": connection})

@@ -1,4 +1,4 @@
-"""Alembic's entry point: runs on the connection that `upgrade` or a test hands over."""
+"""Alembic's entry point. It uses the connection in the settings, see `config` in __init__.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hai_backend.store.tables import Base
 context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=Base.metadata,
-    render_as_batch=True,  # SQLite alters a table by copying it
+    render_as_batch=True,  # on SQLite, a table is altered by copying it
     compare_type=True,
 )
 with context.begin_transaction():

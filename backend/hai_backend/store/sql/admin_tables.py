@@ -1,4 +1,4 @@
-"""Reads and writes of nodes, users, quotas, shares and tokens: small tables, plain functions."""
+"""Reads and writes nodes, node groups, users, quotas and tokens."""
 
 from __future__ import annotations
 
@@ -17,60 +17,60 @@ from hai_backend.store.tables.cluster import GROUPS, NODES
 
 
 def nodes(connection: Connection) -> list[Node]:
-    """All nodes, by name."""
-    return [convert.node_of(r) for r in connection.execute(select(NODES).order_by(NODES.c.name))]
+    return [
+        convert.node_from_row(r) for r in connection.execute(select(NODES).order_by(NODES.c.name))
+    ]
 
 
 def save_nodes(transaction: Transaction, nodes: Collection[Node]) -> None:
-    """Insert or replace nodes."""
     version = transaction.next_version()
-    transaction.put(NODES, [convert.node_values(node, version) for node in nodes])
+    transaction.put(NODES, [convert.node_to_row(node, version) for node in nodes])
 
 
 def delete_nodes(transaction: Transaction, names: Collection[str]) -> None:
-    """Remove nodes; missing ones change nothing."""
+    """Delete nodes. Unknown names are ignored."""
     for name in names:
         if transaction.delete(delete(NODES).where(NODES.c.name == name)):
             transaction.next_version()
 
 
 def groups(connection: Connection) -> list[Group]:
-    """All node groups, by name."""
-    return [convert.group_of(r) for r in connection.execute(select(GROUPS).order_by(GROUPS.c.name))]
+    return [
+        convert.group_from_row(r)
+        for r in connection.execute(select(GROUPS).order_by(GROUPS.c.name))
+    ]
 
 
 def save_group(transaction: Transaction, group: Group) -> None:
-    """Insert or replace a node group."""
-    transaction.put(GROUPS, [convert.group_values(group)])
+    transaction.put(GROUPS, [convert.group_to_row(group)])
 
 
 def users(connection: Connection) -> list[User]:
-    """All users, by name."""
-    return [convert.user_of(r) for r in connection.execute(select(USERS).order_by(USERS.c.name))]
+    return [
+        convert.user_from_row(r) for r in connection.execute(select(USERS).order_by(USERS.c.name))
+    ]
 
 
 def save_user(transaction: Transaction, user: User) -> None:
-    """Insert or replace a user and his memberships."""
-    transaction.put(USERS, [convert.user_values(user)])
+    """Insert or replace a user and his memberships in user groups."""
+    transaction.put(USERS, [convert.user_to_row(user)])
     transaction.delete(delete(MEMBERS).where(MEMBERS.c.user_name == user.name))
     transaction.put(MEMBERS, [(group, user.name) for group in sorted(set(user.groups))])
 
 
 def quotas(connection: Connection) -> list[Quota]:
-    """All quotas, by key."""
     rows = connection.execute(select(QUOTAS).order_by(*QUOTAS.primary_key))
-    return [convert.quota_of(row) for row in rows]
+    return [convert.quota_from_row(row) for row in rows]
 
 
 def save_quota(transaction: Transaction, quota: Quota) -> None:
-    """Insert or replace a quota."""
-    transaction.put(QUOTAS, [convert.quota_values(quota)])
+    transaction.put(QUOTAS, [convert.quota_to_row(quota)])
 
 
 def delete_quota(
     transaction: Transaction, subject: str, is_group: bool, group: str, priority: Priority
 ) -> bool:
-    """Remove a quota and tell whether there was one."""
+    """Return whether there was such a quota."""
     key = and_(
         QUOTAS.c.subject == subject,
         QUOTAS.c.subject_is_group == is_group,
@@ -81,22 +81,22 @@ def delete_quota(
 
 
 def tokens(connection: Connection) -> list[Token]:
-    """All tokens, by id."""
-    return [convert.token_of(r) for r in connection.execute(select(TOKENS).order_by(TOKENS.c.id))]
+    return [
+        convert.token_from_row(r) for r in connection.execute(select(TOKENS).order_by(TOKENS.c.id))
+    ]
 
 
 def create_token(transaction: Transaction, token: Token) -> Token:
-    """Insert a token under a new id."""
+    """Insert a token with a new id."""
     new = replace(token, id=transaction.next_token_id())
-    transaction.put(TOKENS, [convert.token_values(new)])
+    transaction.put(TOKENS, [convert.token_to_row(new)])
     return new
 
 
 def save_token(transaction: Transaction, token: Token) -> None:
-    """Replace a token."""
-    transaction.put(TOKENS, [convert.token_values(token)])
+    transaction.put(TOKENS, [convert.token_to_row(token)])
 
 
 def delete_token(transaction: Transaction, token_id: int) -> bool:
-    """Delete a token and tell whether there was one."""
+    """Return whether there was such a token."""
     return transaction.delete(delete(TOKENS).where(TOKENS.c.id == token_id)) > 0

@@ -1,6 +1,6 @@
-"""Audited calls, page by page, newest first.
+"""Reads audited calls page by page, newest first.
 
-A page goes on below the number of the last row that was shown, and numbers only grow: what is added shifts nothing.
+A page token holds the number of the last row of a page. Numbers only grow, so new rows do not move later pages.
 """
 
 from __future__ import annotations
@@ -18,62 +18,62 @@ from hai_backend.store.sql import convert_admin
 from hai_backend.store.tables.accounts import AUDIT
 
 _OK = "OK"
+_TEXT_TERMS = ("actor", "method", "resource", "code")
 
 
-def page(connection: Connection, query: AuditQuery) -> AuditPage:
-    """One page, one row more than asked for being read to see whether another follows."""
+def read_page(connection: Connection, query: AuditQuery) -> AuditPage:
+    """Read one page, and one more row to find out whether another page follows."""
     newest = select(AUDIT).where(*_conditions(query)).order_by(AUDIT.c.id.desc())
     rows = connection.execute(newest.limit(query.page_size + 1)).all()
-    return _page(query, [(row[0], convert_admin.audit_of(row)) for row in rows])
+    return _make_page(query, [(row[0], convert_admin.audit_from_row(row)) for row in rows])
 
 
-def memory_page(kept: Sequence[AuditRow], query: AuditQuery) -> AuditPage:
-    """The same of a list, oldest first."""
-    below = _below(query)
-    end = len(kept) if below is None else max(0, below - 1)
+def read_page_in_memory(rows: Sequence[AuditRow], query: AuditQuery) -> AuditPage:
+    """Read one page of a list that has the oldest row first. The first row has number 1."""
+    last = _last_number_of_previous_page(query)
+    newest = len(rows) if last is None else min(len(rows), max(0, last - 1))
     found = []
-    for number in range(min(end, len(kept)), 0, -1):
-        if _matches(kept[number - 1], query):
-            found.append((number, kept[number - 1]))
+    for number in range(newest, 0, -1):
+        if _matches(rows[number - 1], query):
+            found.append((number, rows[number - 1]))
         if len(found) > query.page_size:
             break
-    return _page(query, found)
+    return _make_page(query, found)
 
 
-def _page(query: AuditQuery, found: Sequence[tuple[int, AuditRow]]) -> AuditPage:
-    shown = found[: query.page_size]
-    more = len(found) > len(shown)
-    token = paging.pack([_digest(query), shown[-1][0]]) if more else ""
-    return AuditPage(tuple(row for _, row in shown), token)
+def _make_page(query: AuditQuery, found: Sequence[tuple[int, AuditRow]]) -> AuditPage:
+    on_page = found[: query.page_size]
+    has_next = len(found) > len(on_page)
+    token = paging.pack([_digest(query), on_page[-1][0]]) if has_next else ""
+    return AuditPage(tuple(row for _, row in on_page), token)
 
 
 def _conditions(query: AuditQuery) -> Iterator[ColumnElement[bool]]:
-    for name in ("actor", "method", "resource", "code"):
-        if wanted := getattr(query, name):
-            yield AUDIT.c[name] == wanted
+    for term in _TEXT_TERMS:
+        if value := getattr(query, term):
+            yield AUDIT.c[term] == value
     if query.failed:
         yield AUDIT.c.code != _OK
     if query.after is not None:
         yield AUDIT.c.time >= query.after
     if query.before is not None:
         yield AUDIT.c.time < query.before
-    below = _below(query)
-    if below is not None:
-        yield AUDIT.c.id < below
+    number = _last_number_of_previous_page(query)
+    if number is not None:
+        yield AUDIT.c.id < number
 
 
 def _matches(row: AuditRow, query: AuditQuery) -> bool:
-    named = ("actor", "method", "resource", "code")
     return (
-        all(getattr(query, name) in ("", getattr(row, name)) for name in named)
+        all(getattr(query, term) in ("", getattr(row, term)) for term in _TEXT_TERMS)
         and not (query.failed and row.code == _OK)
         and (query.after is None or row.time >= query.after)
         and (query.before is None or row.time < query.before)
     )
 
 
-def _below(query: AuditQuery) -> int | None:
-    """The number that the page ends below; None: it is the first one. Raises Invalid."""
+def _last_number_of_previous_page(query: AuditQuery) -> int | None:
+    """Return the number of the last row of the previous page, None for the first page. Raises Invalid."""
     if query.page_size < 1:
         raise Invalid((Violation("page_size", f"{query.page_size} is less than 1"),))
     if not query.page_token:
@@ -81,11 +81,11 @@ def _below(query: AuditQuery) -> int | None:
     match paging.unpack(query.page_token):
         case [digest, int(number)] if 0 <= number < 2**63:
             if digest != _digest(query):
-                raise paging.wrong("belongs to a query with another filter")
+                raise paging.invalid_token("belongs to a query with another filter")
             return number
-    raise paging.not_ours()
+    raise paging.forged_token()
 
 
 def _digest(query: AuditQuery) -> str:
-    asked = astuple(replace(query, page_size=0, page_token=""))
-    return hashlib.sha256(repr(asked).encode()).hexdigest()[:16]
+    terms = astuple(replace(query, page_size=0, page_token=""))
+    return hashlib.sha256(repr(terms).encode()).hexdigest()[:16]

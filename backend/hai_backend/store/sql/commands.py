@@ -1,18 +1,23 @@
-"""What callers ask of the writer: values that wait in its queue until a transaction takes them."""
+"""Write commands. Callers queue them, and both databases execute all queued commands in one transaction."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from hai_backend.domain.errors import HaiError
 from hai_backend.domain.task import Task, TaskEvent
 from hai_backend.store.base import AuditRow
 from hai_backend.store.sql.transaction import Transaction
 
+BATCH_LIMIT = 512
+"""The largest number of commands in a transaction. Limits its memory and the time until new versions are visible."""
+
 
 @dataclass(frozen=True, slots=True)
 class CreateTask:
-    """Insert a task; answers with the task."""
+    """Inserts a task. The result is the task."""
 
     task: Task
     events: Sequence[TaskEvent]
@@ -21,7 +26,7 @@ class CreateTask:
 
 @dataclass(frozen=True, slots=True)
 class SaveTask:
-    """Replace a task under the guard of its revision, and records with it; answers with the task, or None."""
+    """Replaces a task if its stored revision is the previous one, and saves records. The result is the task or None."""
 
     task: Task
     events: Sequence[TaskEvent]
@@ -30,16 +35,35 @@ class SaveTask:
 
 @dataclass(frozen=True, slots=True)
 class AddAudit:
-    """Append audited calls."""
+    """Appends audited calls."""
 
     rows: Sequence[AuditRow]
 
 
 @dataclass(frozen=True, slots=True)
-class Do:
-    """Any rare write: a function that runs within the transaction; answers with its result."""
+class Execute:
+    """Runs a function within the transaction, for rare writes. The result is that of the function."""
 
-    run: Callable[[Transaction], object]
+    function: Callable[[Transaction], object]
 
 
-Command = CreateTask | SaveTask | AddAudit | Do
+Command = CreateTask | SaveTask | AddAudit | Execute
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QueuedCommand:
+    """A command and the future on which its caller waits."""
+
+    command: Command
+    future: asyncio.Future[object]
+
+
+def set_results(results: Iterable[tuple[QueuedCommand, object]]) -> None:
+    """Give every caller its result or error. Runs in the event loop; some callers may have been cancelled."""
+    for queued, result in results:
+        if queued.future.done():
+            continue
+        if isinstance(result, HaiError):
+            queued.future.set_exception(result)
+        else:
+            queued.future.set_result(result)

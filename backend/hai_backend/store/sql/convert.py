@@ -1,7 +1,11 @@
-"""Domain values to rows and back, for the tables of tasks. Tuples, in the order of the columns in rows/.
+"""Converts tasks, runs, ranks and events to rows and back. A row is a tuple in the order of the table's columns.
 
-Free text of programs may hold what a database cannot (a NUL, half a surrogate): such characters become U+FFFD,
-because a program's last words must never keep its task from being finished. Nor may it hold secrets of URLs.
+A task's spec is stored as JSON with every field, so that a later change of a default changes no stored task. Unknown
+keys are skipped and missing keys take their defaults, because a newer or older server may have written the row.
+
+Texts of programs may contain characters that a database refuses (NUL, unpaired surrogates). These are replaced by
+U+FFFD, because the output of a program must not prevent the end of its task from being stored. Credentials in URLs are
+redacted.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from hai.redaction import redact
 from hai_backend.domain.node import Labels
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.progress import Progress, Suspension
+from hai_backend.domain.spec import TaskSpec
 from hai_backend.domain.task import (
     Outcome,
     Rank,
@@ -28,53 +33,64 @@ from hai_backend.domain.task import (
     TaskEvent,
     TaskState,
 )
-from hai_backend.store.spec_json import dump_spec, load_spec
 
-Values = tuple[Any, ...]
+RowValues = tuple[Any, ...]
 
+_encode_spec = msgspec.json.Encoder(
+    enc_hook=dict
+).encode  # dict: writes any Mapping as a JSON object
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 _STATES = {s.value: s for s in TaskState}
 _RUN_STATES = {s.value: s for s in RunState}
 _RANK_STATES = {s.value: s for s in RankState}
 _OUTCOMES: dict[str | None, Outcome | None] = {None: None, **{o.value: o for o in Outcome}}
 _PRIORITIES = {int(p): p for p in Priority}
-_NOTHING = Progress()
-_PROGRESS = tuple(f.name for f in fields(Progress))
+_NO_PROGRESS = Progress()
+_PROGRESS_FIELDS = tuple(f.name for f in fields(Progress))
+
+
+def dump_spec(spec: TaskSpec) -> str:
+    """Return a task's spec as one line of JSON."""
+    return _encode_spec(spec).decode()
+
+
+load_spec = msgspec.json.Decoder(TaskSpec).decode
+"""Reads a spec that `dump_spec` of this or another version of the server wrote."""
 
 
 def dump_names(names: Sequence[str]) -> str:
-    """A list of short strings as a JSON text."""
+    """Return short strings as a JSON array."""
     return msgspec.json.encode(names).decode()
 
 
 load_names = msgspec.json.Decoder(tuple[str, ...]).decode
-"""The strings that `dump_names` wrote."""
+"""Reads the strings that `dump_names` wrote."""
 
 
 def dump_labels(labels: Labels) -> str:
-    """Names and values as a JSON text."""
+    """Return labels as a JSON object."""
     return _encode(dict(labels)) if labels else "{}"
 
 
 def load_labels(text: str) -> Labels:
-    """The labels that `dump_labels` wrote."""
+    """Read the labels that `dump_labels` wrote."""
     return () if text == "{}" else tuple(json.loads(text).items())
 
 
-def storable(text: str) -> str:
-    """The text without characters that a database refuses."""
+def replace_refused(text: str) -> str:
+    """Replace the characters that a database refuses."""
     if text.isascii() and "\0" not in text:
         return text
     return text.encode(errors="replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-def free_text(text: str) -> str:
-    """What people and programs say, as it is stored: without credentials."""
-    return storable(redact(text))
+def sanitize(text: str) -> str:
+    """Return a text of a person or a program as it is stored: redacted, and without refused characters."""
+    return replace_refused(redact(text))
 
 
-def task_values(task: Task, tags: str, event_count: int, request_id: str = "") -> Values:
-    """The row of a task; `tags` is the dump of its tags."""
+def task_to_row(task: Task, tags: str, event_count: int, request_id: str = "") -> RowValues:
+    """`tags` is the result of `dump_names` for the tags of the task."""
     return (
         task.id,
         task.user,
@@ -91,7 +107,7 @@ def task_values(task: Task, tags: str, event_count: int, request_id: str = "") -
         task.whole_life_state,
         task.outcome.value if task.outcome else None,
         task.wanted_outcome.value if task.wanted_outcome else None,
-        free_text(task.reason),
+        sanitize(task.reason),
         task.held,
         task.not_before,
         task.suspend_count,
@@ -112,8 +128,7 @@ def task_values(task: Task, tags: str, event_count: int, request_id: str = "") -
     )
 
 
-def task_of(row: Sequence[Any], run: Run | None) -> Task:
-    """The task of a row and of its current run."""
+def task_from_row(row: Sequence[Any], run: Run | None) -> Task:
     return Task(
         id=row[0],
         user=row[1],
@@ -146,24 +161,23 @@ def task_of(row: Sequence[Any], run: Run | None) -> Task:
 
 
 def _dump_progress(progress: Progress) -> str:
-    """Only what was measured: most tasks wait, and have measured nothing."""
-    if progress is _NOTHING or progress == _NOTHING:
+    """Return the fields that were measured as JSON. Most tasks wait and have no measurements."""
+    if progress is _NO_PROGRESS or progress == _NO_PROGRESS:
         return "{}"
-    values = {name: getattr(progress, name) for name in _PROGRESS}
+    values = {name: getattr(progress, name) for name in _PROGRESS_FIELDS}
     values["suspensions"] = tuple((s.at, s.for_task, s.higher) for s in progress.suspensions)
-    return _encode({name: v for name, v in values.items() if v != getattr(_NOTHING, name)})
+    return _encode({name: v for name, v in values.items() if v != getattr(_NO_PROGRESS, name)})
 
 
 def _load_progress(text: str) -> Progress:
     if text == "{}":
-        return _NOTHING
-    values = {name: value for name, value in json.loads(text).items() if name in _PROGRESS}
+        return _NO_PROGRESS
+    values = {name: value for name, value in json.loads(text).items() if name in _PROGRESS_FIELDS}
     values["suspensions"] = tuple(Suspension(*item) for item in values.get("suspensions", ()))
     return Progress(**values)
 
 
-def run_values(task_id: int, run: Run) -> Values:
-    """The row of a run, without its ranks."""
+def run_to_row(task_id: int, run: Run) -> RowValues:
     return (
         task_id,
         run.number,
@@ -172,7 +186,7 @@ def run_values(task_id: int, run: Run) -> Values:
         int(run.priority),
         run.whole_life_state,
         int(run.stop_code),
-        free_text(run.reason),
+        sanitize(run.reason),
         run.suspended_for,
         run.started_at,
         run.ended_at,
@@ -185,8 +199,7 @@ def run_values(task_id: int, run: Run) -> Values:
     )
 
 
-def run_of(row: Sequence[Any], ranks: tuple[Rank, ...]) -> Run:
-    """The run of a row and of its ranks."""
+def run_from_row(row: Sequence[Any], ranks: tuple[Rank, ...]) -> Run:
     return Run(
         number=row[1],
         state=_RUN_STATES[row[2]],
@@ -208,8 +221,7 @@ def run_of(row: Sequence[Any], ranks: tuple[Rank, ...]) -> Run:
     )
 
 
-def rank_values(task_id: int, run: int, rank: Rank) -> Values:
-    """The row of a rank."""
+def rank_to_row(task_id: int, run: int, rank: Rank) -> RowValues:
     return (
         task_id,
         run,
@@ -220,7 +232,7 @@ def rank_values(task_id: int, run: int, rank: Rank) -> Values:
         rank.address,
         rank.free_port,
         rank.exit_code,
-        free_text(rank.last_lines),
+        sanitize(rank.last_lines),
         rank.started_at,
         rank.ended_at,
         _encode(rank.gpus) if rank.gpus else "[]",
@@ -228,20 +240,18 @@ def rank_values(task_id: int, run: int, rank: Rank) -> Values:
     )
 
 
-def rank_of(row: Sequence[Any]) -> Rank:
-    """The rank of a row."""
-    _, _, index, node, state, *rest, gpus, silent_since = row
-    rest += [() if gpus == "[]" else tuple(json.loads(gpus)), silent_since]
-    return Rank(index, node, _RANK_STATES[state], *rest)
+def rank_from_row(row: Sequence[Any]) -> Rank:
+    _, _, index, node, state, *others, gpus, silent_since = row
+    others += [() if gpus == "[]" else tuple(json.loads(gpus)), silent_since]
+    return Rank(index, node, _RANK_STATES[state], *others)
 
 
-def event_values(task_id: int, sequence: int, event: TaskEvent) -> Values:
-    """The row of a line of the timeline."""
-    reason = free_text(event.reason)
+def event_to_row(task_id: int, sequence: int, event: TaskEvent) -> RowValues:
+    reason = sanitize(event.reason)
     return (task_id, sequence, event.time, event.actor, event.kind, reason, event.run, event.rank)
 
 
-def event_of(row: Sequence[Any]) -> tuple[int, TaskEvent]:
-    """Sequence number and line of a row."""
-    _, sequence, *rest = row
-    return sequence, TaskEvent(*rest)
+def event_from_row(row: Sequence[Any]) -> tuple[int, TaskEvent]:
+    """Return the sequence number and the event of a row."""
+    _, sequence, *values = row
+    return sequence, TaskEvent(*values)

@@ -1,4 +1,4 @@
-"""Domain values to rows and back, for nodes, users and the other small tables."""
+"""Converts nodes, groups, users, quotas, tokens and audited calls to rows and back; see convert.py."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from hai_backend.domain.node import Group, Node, NodeState
 from hai_backend.domain.priority import Priority
 from hai_backend.store.base import AuditRow
 from hai_backend.store.sql.convert import (
-    Values,
+    RowValues,
     dump_labels,
     dump_names,
-    free_text,
     load_labels,
     load_names,
+    sanitize,
 )
 
 
-def node_values(node: Node, version: int) -> Values:
-    """The row of a node."""
+def node_to_row(node: Node, version: int) -> RowValues:
     return (
         node.name,
         node.group,
@@ -32,17 +31,16 @@ def node_values(node: Node, version: int) -> Values:
         node.cpus,
         node.memory_bytes,
         dump_names(node.topology),
-        free_text(node.reason),
+        sanitize(node.reason),
         node.updated_at,
         version,
         dump_labels(node.labels),
     )
 
 
-def node_of(row: Sequence[Any]) -> Node:
-    """The node of a row."""
-    name, group, zone, state, cordoned, gpus, simulated, cpus, memory, topology, *rest = row
-    reason, updated_at, _, labels = rest
+def node_from_row(row: Sequence[Any]) -> Node:
+    name, group, zone, state, cordoned, gpus, simulated, cpus, memory, topology, *others = row
+    reason, updated_at, _, labels = others
     return Node(
         name=name,
         group=group,
@@ -60,51 +58,44 @@ def node_of(row: Sequence[Any]) -> Node:
     )
 
 
-def group_values(group: Group) -> Values:
-    """The row of a node group."""
+def group_to_row(group: Group) -> RowValues:
     return (group.name, group.packed, group.policy)
 
 
-def group_of(row: Sequence[Any]) -> Group:
-    """The node group of a row."""
+def group_from_row(row: Sequence[Any]) -> Group:
     name, packed, policy = row
     return Group(name, bool(packed), policy)
 
 
-def user_values(user: User) -> Values:
-    """The row of a user."""
+def user_to_row(user: User) -> RowValues:
     groups, rights = dump_names(user.groups), dump_names(user.rights)
     return (user.name, user.role.value, groups, user.active, rights, user.uid, user.created_at)
 
 
-def user_of(row: Sequence[Any]) -> User:
-    """The user of a row."""
+def user_from_row(row: Sequence[Any]) -> User:
     name, role, groups, active, rights, uid, created_at = row
     return User(
         name, Role(role), load_names(groups), bool(active), load_names(rights), uid, created_at
     )
 
 
-def quota_values(quota: Quota) -> Values:
-    """The row of a quota."""
+def quota_to_row(quota: Quota) -> RowValues:
     key = (quota.subject, quota.subject_is_group, quota.group, int(quota.priority))
     return (*key, quota.nodes, quota.expires_at)
 
 
-def quota_of(row: Sequence[Any]) -> Quota:
-    """The quota of a row."""
+def quota_from_row(row: Sequence[Any]) -> Quota:
     subject, is_group, group, priority, nodes, expires_at = row
     return Quota(subject, bool(is_group), group, Priority(priority), nodes, expires_at)
 
 
-def token_values(token: Token) -> Values:
-    """The row of a token."""
+def token_to_row(token: Token) -> RowValues:
     return (
         token.id,
         token.user,
         token.scope.value,
         token.secret_sha256,
-        free_text(token.description),
+        sanitize(token.description),
         token.created_at,
         token.expires_at,
         token.revoked,
@@ -112,8 +103,7 @@ def token_values(token: Token) -> Values:
     )
 
 
-def token_of(row: Sequence[Any]) -> Token:
-    """The token of a row."""
+def token_from_row(row: Sequence[Any]) -> Token:
     token_id, user, scope, sha256, description, created_at, expires_at, revoked, holder = row
     return Token(
         token_id,
@@ -128,19 +118,18 @@ def token_of(row: Sequence[Any]) -> Token:
     )
 
 
-def audit_values(row: AuditRow) -> Values:
-    """The row of an audited call, without the id that the database gives."""
+def audit_to_row(row: AuditRow) -> RowValues:
+    """The row has no id, because the database assigns it."""
     return (
         row.time,
         row.actor,
         row.method,
-        free_text(row.resource),
-        free_text(row.what),
+        sanitize(row.resource),
+        sanitize(row.what),
         row.code,
     )
 
 
-def audit_of(row: Sequence[Any]) -> AuditRow:
-    """The audited call of a row."""
-    _, *rest = row
-    return AuditRow(*rest)
+def audit_from_row(row: Sequence[Any]) -> AuditRow:
+    _, *values = row
+    return AuditRow(*values)

@@ -1,4 +1,4 @@
-"""What a batch must know of the stored rows before it writes: three look-ups for the whole batch."""
+"""Reads the stored values that a batch of commands is checked against, with three queries for the whole batch."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from hai_backend.store.sql.commands import Command, CreateTask, SaveTask
 from hai_backend.store.tables.tasks import HAS_REQUEST_ID, TASKS, UNFINISHED
 
 _C = TASKS.c
-_Pair = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """The part of a task's row that a save is checked against."""
+class StoredTask:
+    """The columns of a stored task that a save depends on."""
 
     revision: int
     event_count: int
@@ -29,35 +28,38 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Guards:
-    """`names` are those of unfinished tasks, `requests` those already answered: by user, each with its task."""
+    """Stored values. The writes of a batch update them, so each command is checked against the commands before it.
 
-    stored: dict[int, Stored]
-    names: dict[_Pair, int]
-    requests: dict[_Pair, int]
+    `names` maps user and name to an unfinished task, `requests` maps user and request_id to the task that was created.
+    """
+
+    tasks: dict[int, StoredTask]
+    names: dict[tuple[str, str], int]
+    requests: dict[tuple[str, str], int]
 
     @classmethod
     def read(cls, connection: Connection, commands: Sequence[Command]) -> Guards:
-        """Look up all that these commands depend on."""
+        """Read the values that these commands depend on."""
         creates = [c for c in commands if isinstance(c, CreateTask)]
         names = sorted({c.task.spec.name for c in creates})
         requests = sorted({c.request_id for c in creates if c.request_id})
         return cls(
             _stored(connection, sorted({c.task.id for c in commands if isinstance(c, SaveTask)})),
-            _pairs(connection, _NAMES, names),
-            _pairs(connection, _REQUESTS, requests),
+            _task_ids(connection, _NAMES, names),
+            _task_ids(connection, _REQUESTS, requests),
         )
 
     def check_name(self, task: Task) -> None:
-        """Raises Conflict when another unfinished task of the user has this name."""
+        """Raise Conflict if another unfinished task of the user has this name."""
         if task.state is TaskState.FINISHED:
             return
         other = self.names.get((task.user, task.spec.name))
         if other is not None:
-            raise name_taken(task, other)
+            raise name_taken_error(task, other)
 
-    def note(self, task: Task, stored: Stored) -> None:
-        """Follow a write of this batch."""
-        self.stored[task.id] = stored
+    def update(self, task: Task, stored: StoredTask) -> None:
+        """Record that this batch writes a task."""
+        self.tasks[task.id] = stored
         key = (task.user, task.spec.name)
         if task.state is not TaskState.FINISHED:
             self.names[key] = task.id
@@ -65,8 +67,8 @@ class Guards:
             del self.names[key]
 
 
-def name_taken(task: Task, other: int) -> Conflict:
-    """The refusal of a second unfinished task of one name."""
+def name_taken_error(task: Task, other: int) -> Conflict:
+    """Return the error for a second unfinished task with the same name."""
     return Conflict(
         f"user {task.user} already has an unfinished task named {task.spec.name!r}: task {other};"
         " choose another name or stop that task",
@@ -74,33 +76,39 @@ def name_taken(task: Task, other: int) -> Conflict:
     )
 
 
-_Asked = dict[str, Any]
-_MANY = "many"
+_Queries = dict[str, Select[Any]]
+"""A query for each dialect."""
+_VALUES = "many_values"
 
 
-def _among(column: Column[Any], what: Select[Any]) -> _Asked:
-    """`what` of rows whose column is one of many values, by dialect, built once: one text for batches of any size."""
-    expanding = column.in_(bindparam(_MANY, expanding=True))
-    array = column == any_(bindparam(_MANY, type_=ARRAY(column.type)))
-    return {"sqlite": what.where(expanding), "postgresql": what.where(array)}
+def _where_in(column: Column[Any], query: Select[Any]) -> _Queries:
+    """Restrict a query to rows whose column has one of many values. The statements do not depend on their number."""
+    in_list = column.in_(bindparam(_VALUES, expanding=True))
+    in_array = column == any_(bindparam(_VALUES, type_=ARRAY(column.type)))
+    return {"sqlite": query.where(in_list), "postgresql": query.where(in_array)}
 
 
-# Names are asked for without their users, because SQLite answers `(a, b) IN (…)` by reading a whole index.
-_STORED = _among(_C.id, select(_C.id, _C.revision, _C.event_count, _C.tags))
-_NAMES = _among(_C.name, select(_C.user_name, _C.name, _C.id).where(UNFINISHED))
-_REQUESTS = _among(_C.request_id, select(_C.user_name, _C.request_id, _C.id).where(HAS_REQUEST_ID))
+# The conditions omit the user, because SQLite evaluates `(a, b) IN (…)` by reading a whole index.
+_STORED = _where_in(_C.id, select(_C.id, _C.revision, _C.event_count, _C.tags))
+_NAMES = _where_in(_C.name, select(_C.user_name, _C.name, _C.id).where(UNFINISHED))
+_REQUESTS = _where_in(
+    _C.request_id, select(_C.user_name, _C.request_id, _C.id).where(HAS_REQUEST_ID)
+)
 
 
-def _rows(connection: Connection, asked: _Asked, values: Sequence[Any]) -> Sequence[Any]:
+def _rows(connection: Connection, queries: _Queries, values: Sequence[Any]) -> Sequence[Any]:
     if not values:
         return ()
-    return connection.execute(asked[connection.dialect.name], {_MANY: values}).all()
+    return connection.execute(queries[connection.dialect.name], {_VALUES: values}).all()
 
 
-def _stored(connection: Connection, ids: list[int]) -> dict[int, Stored]:
+def _stored(connection: Connection, ids: list[int]) -> dict[int, StoredTask]:
     rows = _rows(connection, _STORED, ids)
-    return {task_id: Stored(revision, count, tags) for task_id, revision, count, tags in rows}
+    return {task_id: StoredTask(revision, count, tags) for task_id, revision, count, tags in rows}
 
 
-def _pairs(connection: Connection, asked: _Asked, values: list[str]) -> dict[_Pair, int]:
-    return {(user, value): task_id for user, value, task_id in _rows(connection, asked, values)}
+def _task_ids(
+    connection: Connection, queries: _Queries, values: list[str]
+) -> dict[tuple[str, str], int]:
+    rows = _rows(connection, queries, values)
+    return {(user, value): task_id for user, value, task_id in rows}

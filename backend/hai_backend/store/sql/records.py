@@ -1,7 +1,7 @@
-"""Records: small things that are kept as they are, one frozen dataclass a table, one field a column, in the same order.
+"""Reads and writes records. Each kind of record is a frozen dataclass with one table.
 
-Nothing here is particular to a kind; a new one is a dataclass in domain,
-a class in rows/records.py and a line in TABLES.
+The table has one column for each field, in the same order. The code of this module is the same for all kinds. A new
+kind needs a dataclass in domain, a class in tables/records.py and a line in TABLES.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hai_backend.domain.catalog.image import Image, Registry
 from hai_backend.domain.catalog.port import Port
 from hai_backend.domain.environment import Environment
 from hai_backend.domain.mounts.mount import MountRow
-from hai_backend.store.sql.convert import Values, dump_names, load_names, storable
+from hai_backend.store.sql.convert import RowValues, dump_names, load_names, replace_refused
 from hai_backend.store.sql.transaction import Transaction
 from hai_backend.store.tables.records import (
     ARTIFACTS,
@@ -42,7 +42,7 @@ from hai_backend.store.tables.records import (
     WEBHOOKS,
 )
 
-Kept = TypeVar("Kept")
+Record = TypeVar("Record")
 
 TABLES: dict[type[Any], Table] = {
     Artifact: ARTIFACTS,
@@ -60,86 +60,82 @@ TABLES: dict[type[Any], Table] = {
     Webhook: WEBHOOKS,
 }
 
-# Name and type of each field. Read once: annotations take longer to read than a row.
+# Name and type of each field. They are read only once, because this takes longer than reading a row.
 _FIELDS = {kind: tuple(get_type_hints(kind).items()) for kind in TABLES}
 
 
-def key(record: object) -> Values:
-    """What identifies a record: the values of its table's primary key."""
-    named = zip(TABLES[type(record)].columns, _names(type(record)), strict=True)
-    return tuple(getattr(record, name) for column, name in named if column.primary_key)
+def key_of(record: object) -> RowValues:
+    """Return the values of the primary key."""
+    fields = zip(TABLES[type(record)].columns, _field_names(type(record)), strict=True)
+    return tuple(getattr(record, name) for column, name in fields if column.primary_key)
 
 
-def records(connection: Connection, kind: type[Kept], equals: Mapping[str, object]) -> list[Kept]:
-    """Those of a kind whose fields have these values, by key."""
+def find_records(
+    connection: Connection, kind: type[Record], equals: Mapping[str, object]
+) -> list[Record]:
     table = TABLES[kind]
-    wanted = select(table).where(*_have(kind, equals)).order_by(*table.primary_key)
-    return [_record(kind, row) for row in connection.execute(wanted)]
+    query = select(table).where(*_conditions(kind, equals)).order_by(*table.primary_key)
+    return [_from_row(kind, row) for row in connection.execute(query)]
 
 
-def add(transaction: Transaction, record: object) -> bool:
-    """Insert a record, and tell whether its key was free; otherwise nothing changes."""
-    found = select(TABLES[type(record)]).where(_is(record))
-    if transaction.connection.execute(found).first() is not None:
+def add_record(transaction: Transaction, record: object) -> bool:
+    query = select(TABLES[type(record)]).where(_has_key_of(record))
+    if transaction.connection.execute(query).first() is not None:
         return False
-    save(transaction, record)
+    save_record(transaction, record)
     return True
 
 
-def save(transaction: Transaction, record: object) -> None:
-    """Insert or replace a record."""
-    transaction.put(TABLES[type(record)], [values(record)])
+def save_record(transaction: Transaction, record: object) -> None:
+    transaction.put(TABLES[type(record)], [to_row(record)])
 
 
-def remove(transaction: Transaction, record: object) -> bool:
-    """Delete the record of the same key, and tell whether there was one."""
-    return transaction.delete(delete(TABLES[type(record)]).where(_is(record))) > 0
+def delete_record(transaction: Transaction, record: object) -> bool:
+    return transaction.delete(delete(TABLES[type(record)]).where(_has_key_of(record))) > 0
 
 
-def remove_those(transaction: Transaction, kind: type[Any], equals: Mapping[str, object]) -> int:
-    """Delete those of a kind whose fields have these values, and tell how many there were."""
-    return transaction.delete(delete(TABLES[kind]).where(*_have(kind, equals)))
+def delete_records(transaction: Transaction, kind: type[Any], equals: Mapping[str, object]) -> int:
+    return transaction.delete(delete(TABLES[kind]).where(*_conditions(kind, equals)))
 
 
-def values(record: object) -> Values:
-    """The row of a record."""
-    return tuple(_stored(getattr(record, name)) for name in _names(type(record)))
+def to_row(record: object) -> RowValues:
+    return tuple(_to_column(getattr(record, name)) for name in _field_names(type(record)))
 
 
-def _is(record: object) -> ColumnElement[bool]:
+def _from_row(kind: type[Record], row: Sequence[Any]) -> Record:
+    values = zip(_FIELDS[kind], row, strict=True)
+    return kind(**{name: _from_column(field_type, value) for (name, field_type), value in values})
+
+
+def _has_key_of(record: object) -> ColumnElement[bool]:
     columns = [c for c in TABLES[type(record)].columns if c.primary_key]
-    return and_(*(c == _stored(v) for c, v in zip(columns, key(record), strict=True)))
+    return and_(*(c == _to_column(v) for c, v in zip(columns, key_of(record), strict=True)))
 
 
-def _have(kind: type[Any], equals: Mapping[str, object]) -> list[ColumnElement[bool]]:
-    columns = dict(zip(_names(kind), TABLES[kind].columns, strict=True))
-    return [columns[name] == _stored(value) for name, value in equals.items()]
+def _conditions(kind: type[Any], equals: Mapping[str, object]) -> list[ColumnElement[bool]]:
+    columns = dict(zip(_field_names(kind), TABLES[kind].columns, strict=True))
+    return [columns[name] == _to_column(value) for name, value in equals.items()]
 
 
-def _stored(value: Any) -> Any:
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, Mapping):
-        return json.dumps({k: storable(v) for k, v in value.items()}, ensure_ascii=False)
-    if isinstance(value, tuple):
-        return dump_names([storable(item) for item in value])
-    return storable(value) if isinstance(value, str) else value
-
-
-def _record(kind: type[Kept], row: Sequence[Any]) -> Kept:
-    found = zip(_FIELDS[kind], row, strict=True)
-    return kind(**{name: _loaded(wanted, value) for (name, wanted), value in found})
-
-
-def _names(kind: type[Any]) -> list[str]:
+def _field_names(kind: type[Any]) -> list[str]:
     return [name for name, _ in _FIELDS[kind]]
 
 
-def _loaded(wanted: Any, value: Any) -> Any:
-    if get_origin(wanted) is UnionType:
-        return value if value is None else _loaded(get_args(wanted)[0], value)
-    if get_origin(wanted) is Mapping:
+def _to_column(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return json.dumps({k: replace_refused(v) for k, v in value.items()}, ensure_ascii=False)
+    if isinstance(value, tuple):
+        return dump_names([replace_refused(item) for item in value])
+    return replace_refused(value) if isinstance(value, str) else value
+
+
+def _from_column(field_type: Any, value: Any) -> Any:
+    if get_origin(field_type) is UnionType:
+        return value if value is None else _from_column(get_args(field_type)[0], value)
+    if get_origin(field_type) is Mapping:
         return json.loads(value)
-    if get_origin(wanted) is tuple:
+    if get_origin(field_type) is tuple:
         return load_names(value)
-    return wanted(value)
+    return field_type(value)

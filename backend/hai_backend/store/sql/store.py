@@ -1,23 +1,46 @@
-"""The store on a SQL database: every verb is one question for a reader, or one command for the writer."""
+"""A store on a SQL database. Each method is a query for a reader connection or a command for the writer."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from typing import Any, Protocol, TypeVar
+
+from sqlalchemy import Connection
 
 from hai_backend.domain.accounts.user import Quota, Token, User
 from hai_backend.domain.node import Group, Node
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Run, Task, TaskEvent
 from hai_backend.domain.usage import GroupLoad, Minutes, RankUse, Window
-from hai_backend.store.base import AuditPage, AuditQuery, AuditRow, Kept, TaskPage, TaskQuery
+from hai_backend.store.base import AuditPage, AuditQuery, AuditRow, Record, TaskPage, TaskQuery
 from hai_backend.store.sql import admin_tables, audit, queries, records, usage
-from hai_backend.store.sql.commands import AddAudit, CreateTask, Do, SaveTask
-from hai_backend.store.sql.database import Database
+from hai_backend.store.sql.commands import AddAudit, Command, CreateTask, Execute, SaveTask
 from hai_backend.store.sql.transaction import Transaction
+
+Result = TypeVar("Result")
+
+
+class Database(Protocol):
+    """Implemented by databases/sqlite.py and databases/postgres.py. One writer commits queued commands in batches."""
+
+    async def open(self) -> None:
+        """Connect, create or migrate the schema, start the writer."""
+
+    async def close(self) -> None:
+        """Execute the queued commands, then close all connections."""
+
+    async def read(self, query: Callable[[Connection], Result]) -> Result:
+        """Run `query` within one snapshot of the committed state."""
+
+    async def write(self, command: Command) -> Any:
+        """Queue a command. Return its result when it is durable."""
+
+    async def require_leader(self) -> None:
+        """Raise Deposed if another server has become the leader."""
 
 
 class SqlStore:
-    """A Store; see base.py for what each verb promises."""
+    """Implements store.base.Store."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -29,8 +52,8 @@ class SqlStore:
     async def close(self) -> None:
         await self._database.close()
 
-    async def confirm(self) -> None:
-        await self._database.confirm()
+    async def require_leader(self) -> None:
+        await self._database.require_leader()
 
     # tasks
     async def create_task(
@@ -39,11 +62,11 @@ class SqlStore:
         created: Task = await self._database.write(CreateTask(task, events, request_id))
         return created
 
-    async def task_of_request(self, user: str, request_id: str) -> Task | None:
-        return await self._read(lambda c: queries.task_of_request(c, user, request_id))
+    async def get_task_by_request(self, user: str, request_id: str) -> Task | None:
+        return await self._read(lambda c: queries.get_task_by_request(c, user, request_id))
 
     async def skip_task_ids(self, newest: int) -> None:
-        await self._do(lambda t: t.skip_task_ids(newest))
+        await self._execute(lambda t: t.skip_task_ids(newest))
 
     async def save_task(
         self, task: Task, events: Sequence[TaskEvent], records: Sequence[object] = ()
@@ -66,13 +89,13 @@ class SqlStore:
     async def version(self) -> int:
         return await self._read(queries.version)
 
-    async def task_runs(self, task_id: int, after: int = 0, most: int | None = None) -> list[Run]:
-        return await self._read(lambda c: queries.task_runs(c, task_id, after, most))
+    async def task_runs(self, task_id: int, after: int = 0, limit: int | None = None) -> list[Run]:
+        return await self._read(lambda c: queries.task_runs(c, task_id, after, limit))
 
     async def task_events(
-        self, task_id: int, after: int = 0, most: int | None = None
+        self, task_id: int, after: int = 0, limit: int | None = None
     ) -> list[tuple[int, TaskEvent]]:
-        return await self._read(lambda c: queries.task_events(c, task_id, after, most))
+        return await self._read(lambda c: queries.task_events(c, task_id, after, limit))
 
     # nodes and groups
     async def nodes(self) -> list[Node]:
@@ -80,35 +103,35 @@ class SqlStore:
 
     async def save_nodes(self, nodes: Collection[Node]) -> None:
         if nodes:
-            await self._do(lambda t: admin_tables.save_nodes(t, nodes))
+            await self._execute(lambda t: admin_tables.save_nodes(t, nodes))
 
     async def delete_nodes(self, names: Collection[str]) -> None:
         if names:
-            await self._do(lambda t: admin_tables.delete_nodes(t, names))
+            await self._execute(lambda t: admin_tables.delete_nodes(t, names))
 
     async def groups(self) -> list[Group]:
         return await self._read(admin_tables.groups)
 
     async def save_group(self, group: Group) -> None:
-        await self._do(lambda t: admin_tables.save_group(t, group))
+        await self._execute(lambda t: admin_tables.save_group(t, group))
 
     # users
     async def users(self) -> list[User]:
         return await self._read(admin_tables.users)
 
     async def save_user(self, user: User) -> None:
-        await self._do(lambda t: admin_tables.save_user(t, user))
+        await self._execute(lambda t: admin_tables.save_user(t, user))
 
     async def quotas(self) -> list[Quota]:
         return await self._read(admin_tables.quotas)
 
     async def save_quota(self, quota: Quota) -> None:
-        await self._do(lambda t: admin_tables.save_quota(t, quota))
+        await self._execute(lambda t: admin_tables.save_quota(t, quota))
 
     async def delete_quota(
         self, subject: str, subject_is_group: bool, group: str, priority: Priority
     ) -> bool:
-        deleted = await self._do(
+        deleted = await self._execute(
             lambda t: admin_tables.delete_quota(t, subject, subject_is_group, group, priority)
         )
         return bool(deleted)
@@ -118,32 +141,32 @@ class SqlStore:
 
     async def create_token(self, token: Token) -> Token:
         created: Token = await self._database.write(
-            Do(lambda t: admin_tables.create_token(t, token))
+            Execute(lambda t: admin_tables.create_token(t, token))
         )
         return created
 
     async def save_token(self, token: Token) -> None:
-        await self._do(lambda t: admin_tables.save_token(t, token))
+        await self._execute(lambda t: admin_tables.save_token(t, token))
 
     async def delete_token(self, token_id: int) -> bool:
-        return bool(await self._do(lambda t: admin_tables.delete_token(t, token_id)))
+        return bool(await self._execute(lambda t: admin_tables.delete_token(t, token_id)))
 
     # records
-    async def records(self, kind: type[Kept], **equals: object) -> list[Kept]:
-        return await self._read(lambda c: records.records(c, kind, equals))
+    async def records(self, kind: type[Record], **equals: object) -> list[Record]:
+        return await self._read(lambda c: records.find_records(c, kind, equals))
 
     async def add_record(self, record: object) -> bool:
-        return bool(await self._do(lambda t: records.add(t, record)))
+        return bool(await self._execute(lambda t: records.add_record(t, record)))
 
     async def save_record(self, record: object) -> None:
-        await self._do(lambda t: records.save(t, record))
+        await self._execute(lambda t: records.save_record(t, record))
 
     async def delete_record(self, record: object) -> bool:
-        return bool(await self._do(lambda t: records.remove(t, record)))
+        return bool(await self._execute(lambda t: records.delete_record(t, record)))
 
     async def delete_records(self, kind: type[object], **equals: object) -> int:
-        remove = Do(lambda t: records.remove_those(t, kind, equals))
-        deleted: int = await self._database.write(remove)
+        command = Execute(lambda t: records.delete_records(t, kind, equals))
+        deleted: int = await self._database.write(command)
         return deleted
 
     # audit
@@ -151,20 +174,20 @@ class SqlStore:
         await self._database.write(AddAudit(rows))
 
     async def audit(self, query: AuditQuery = AuditQuery()) -> AuditPage:
-        return await self._read(lambda c: audit.page(c, query))
+        return await self._read(lambda c: audit.read_page(c, query))
 
-    # series of use
+    # usage over time
     async def add_usage(self, minutes: Minutes) -> None:
-        await self._do(lambda t: usage.add(t, minutes))
+        await self._execute(lambda t: usage.add_usage(t, minutes))
 
     async def task_usage(
-        self, task_id: int, ranks: Collection[int], asked: Window
+        self, task_id: int, ranks: Collection[int], window: Window
     ) -> list[RankUse]:
-        return await self._read(lambda c: usage.of_task(c, task_id, ranks, asked))
+        return await self._read(lambda c: usage.task_usage(c, task_id, ranks, window))
 
-    async def group_usage(self, group: str, asked: Window) -> list[GroupLoad]:
-        return await self._read(lambda c: usage.of_groups(c, group, asked))
+    async def group_usage(self, group: str, window: Window) -> list[GroupLoad]:
+        return await self._read(lambda c: usage.group_usage(c, group, window))
 
-    async def _do(self, run: Callable[[Transaction], object]) -> object:
-        outcome: object = await self._database.write(Do(run))
-        return outcome
+    async def _execute(self, function: Callable[[Transaction], object]) -> object:
+        result: object = await self._database.write(Execute(function))
+        return result

@@ -1,10 +1,11 @@
-"""One write transaction: its connection, its counters, and what it learns for the next one.
+"""A write transaction: its connection, its counters, and the runs that it has written.
 
-The counters' row is read with a lock before anything else, which makes writers of several servers wait for one
-another on PostgreSQL; SQLite has one writer anyway. Hence versions become visible in the order of their numbers.
-With it the row `leader` is locked and its epoch compared, in the same statement: whoever leads next raises the epoch
-under a lock that excludes this one, so a write of an earlier leader is either committed before, or refused. The
-leader's own renewal of that row does not wait for it: a slow write deposes nobody.
+Every transaction first locks the row of counters. On PostgreSQL, writers of several servers therefore wait for one
+another, and versions become visible in the order of their numbers. SQLite has only one writer.
+
+The same statement locks the row `leader` and reads its epoch. A server that becomes the leader raises the epoch under a
+conflicting lock. A write of the previous leader is therefore either committed before that, or refused. The lock does
+not block the leader when it renews its own row, so a slow write does not cost a server its leadership.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from sqlalchemy import Connection, Delete, Table, bindparam, select, update
 
 from hai_backend.domain.errors import Deposed
 from hai_backend.domain.task import Run, RunState
-from hai_backend.store.sql.bulk import Bulk
-from hai_backend.store.tables.server import LEADER, META
+from hai_backend.store.sql.bulk import BulkWriter
+from hai_backend.store.tables.cluster import LEADER, META
 
-# Built once: building a statement costs more than running it.
-_NEW = tuple(f"new_{column.name}" for column in META.columns)
-_COUNTED = update(META).values(
-    {column: bindparam(new) for column, new in zip(META.columns, _NEW, strict=True)}
+# These statements are built once, because building one takes longer than executing it.
+_PARAMETERS = tuple(f"new_{column.name}" for column in META.columns)
+_UPDATE_COUNTERS = update(META).values(
+    {column: bindparam(name) for column, name in zip(META.columns, _PARAMETERS, strict=True)}
 )
 _COUNTERS = select(META).with_for_update()
 _COUNTERS_AND_EPOCH = (
@@ -33,71 +34,74 @@ _COUNTERS_AND_EPOCH = (
 )
 
 Runs = dict[int, tuple[int, Run]]
-"""By task: the run as this server last wrote it, and the revision of that write. Ended runs are forgotten."""
+"""Maps a task to the run that this server wrote last, with the task's revision. Ended runs are removed."""
 
 
 class Transaction:
-    """Use within `connection.begin()`; call `finish` last."""
+    """Used within `connection.begin()`. The caller calls `finish` last, and `commit_runs` after the commit."""
 
     def __init__(
-        self, connection: Connection, bulk: Bulk, runs: Runs, epoch: int | None = None
+        self, connection: Connection, bulk: BulkWriter, runs: Runs, epoch: int | None = None
     ) -> None:
         self.connection = connection
         self._bulk = bulk
         self._runs = runs
-        self.written: Runs = {}
-        self._before = _counters(connection, epoch)
-        _, self._version, self._last_task_id, self._last_token_id = self._before
+        self.written_runs: Runs = {}
+        self._old_counters = _lock_counters(connection, epoch)
+        _, self._version, self._last_task_id, self._last_token_id = self._old_counters
 
     def put(self, table: Table, rows: Sequence[tuple[Any, ...]]) -> None:
         """Insert or replace rows."""
         self._bulk.put(self.connection, table, rows)
 
     def delete(self, statement: Delete) -> int:
-        """Delete rows and tell how many there were."""
+        """Delete rows. Return their number."""
         return self.connection.execute(statement).rowcount
 
     def next_version(self) -> int:
-        """The version of the next written task or node."""
+        """Return the version of the next task or node that is written."""
         self._version += 1
         return self._version
 
     def next_task_id(self) -> int:
-        """The identity of a new task."""
+        """Return the id of a new task."""
         self._last_task_id += 1
         return self._last_task_id
 
     def skip_task_ids(self, newest: int) -> None:
-        """Give new tasks larger identities than this one."""
+        """Give new tasks ids above `newest`."""
         self._last_task_id = max(self._last_task_id, newest)
 
     def next_token_id(self) -> int:
-        """The identity of a new token."""
+        """Return the id of a new token."""
         self._last_token_id += 1
         return self._last_token_id
 
-    def known_run(self, task_id: int, revision: int) -> Run | None:
-        """The run that stands in the database at that revision, if this server wrote it."""
-        known = self.written.get(task_id) or self._runs.get(task_id)
-        return known[1] if known is not None and known[0] == revision else None
+    def stored_run(self, task_id: int, revision: int) -> Run | None:
+        """Return the run that is stored at this revision of the task, if this server has written it."""
+        revision_and_run = self.written_runs.get(task_id) or self._runs.get(task_id)
+        if revision_and_run is None or revision_and_run[0] != revision:
+            return None
+        return revision_and_run[1]
 
     def finish(self) -> None:
-        """Write the counters back."""
-        after = (1, self._version, self._last_task_id, self._last_token_id)
-        if after != self._before:
-            self.connection.execute(_COUNTED, dict(zip(_NEW, after, strict=True)))
+        """Write the changed counters."""
+        counters = (1, self._version, self._last_task_id, self._last_token_id)
+        if counters != self._old_counters:
+            values = dict(zip(_PARAMETERS, counters, strict=True))
+            self.connection.execute(_UPDATE_COUNTERS, values)
 
-    def remember(self) -> None:
-        """After the commit: keep what was written for the next transaction."""
-        for task_id, (revision, run) in self.written.items():
+    def commit_runs(self) -> None:
+        """Make the written runs available to later transactions. Must be called after the commit only."""
+        for task_id, (revision, run) in self.written_runs.items():
             if run.state is RunState.ENDED:
                 self._runs.pop(task_id, None)
             else:
                 self._runs[task_id] = (revision, run)
 
 
-def _counters(connection: Connection, epoch: int | None) -> tuple[int, ...]:
-    """Locked. Raises Deposed when `epoch`, the one in which this server leads, is over; None: nobody else may lead."""
+def _lock_counters(connection: Connection, epoch: int | None) -> tuple[int, ...]:
+    """Lock and return the row of counters. Raises Deposed unless `epoch`, if there is one, is the current epoch."""
     if epoch is None:
         return tuple(connection.execute(_COUNTERS).one())
     *counters, newest = connection.execute(_COUNTERS_AND_EPOCH).one()
@@ -105,9 +109,9 @@ def _counters(connection: Connection, epoch: int | None) -> tuple[int, ...]:
     return tuple(counters)
 
 
-def check_epoch(ours: int | None, newest: int | None) -> None:
-    """Raises Deposed when another server leads."""
-    if ours != newest:
+def check_epoch(epoch: int | None, newest: int | None) -> None:
+    """Raise Deposed if another server leads in the epoch `newest`."""
+    if epoch != newest:
         raise Deposed(
-            f"another server leads (epoch {newest}; this one led in {ours}): nothing was written, try again"
+            f"another server leads (epoch {newest}; this one led in {epoch}): nothing was written, try again"
         )

@@ -1,7 +1,8 @@
-"""Series of use in a SQL database: written by the minute, rolled up and dropped in the same transaction.
+"""Usage over time in a SQL database. Each write adds minutes, builds coarser buckets and deletes expired ones.
 
-Nothing is remembered between two writes. A level is complete until its newest bucket ends, so what is to be rolled up
-is every finer bucket after it: a server that was away, or crashed, goes on where the last one stopped.
+No state is kept between two writes. A level is complete until the end of its newest bucket, and the next write builds
+the coarser buckets from all finer buckets after that. After a crash or a pause, a server thus continues where the last
+one stopped.
 """
 
 from __future__ import annotations
@@ -44,8 +45,7 @@ from hai_backend.store.tables.usage import GROUP_USAGE, USAGE
 _TABLES = (USAGE, GROUP_USAGE)
 
 
-def add(transaction: Transaction, minutes: Minutes) -> None:
-    """Insert or replace minutes, then bring the coarser levels up to date and drop what has expired."""
+def add_usage(transaction: Transaction, minutes: Minutes) -> None:
     transaction.put(
         USAGE,
         [(0, r.start, r.task_id, r.run, r.rank, *r.use) for r in minutes.ranks],
@@ -54,25 +54,23 @@ def add(transaction: Transaction, minutes: Minutes) -> None:
     for table in _TABLES:
         for level in range(1, len(LEVELS)):
             _roll_up(transaction.connection, table, level, minutes.until)
-        _drop(transaction, table, minutes.until)
+        _delete_outdated(transaction, table, minutes.until)
 
 
-def of_task(
-    connection: Connection, task_id: int, ranks: Collection[int], asked: Window
+def task_usage(
+    connection: Connection, task_id: int, ranks: Collection[int], window: Window
 ) -> list[RankUse]:
-    """Steps by rank, run and time."""
-    mine = and_(USAGE.c.task_id == task_id, USAGE.c.rank.in_(ranks) if ranks else true())
-    rows = connection.execute(_steps(connection, USAGE, asked, mine))
-    found = [_rank_use(*row) for row in rows]
-    return sorted(found, key=lambda one: (one.rank, one.run, one.start))
+    condition = and_(USAGE.c.task_id == task_id, USAGE.c.rank.in_(ranks) if ranks else true())
+    rows = connection.execute(_steps_query(connection, USAGE, window, condition))
+    steps = [_rank_use(*row) for row in rows]
+    return sorted(steps, key=lambda step: (step.rank, step.run, step.start))
 
 
-def of_groups(connection: Connection, group: str, asked: Window) -> list[GroupLoad]:
-    """Steps by group and time."""
-    wanted = GROUP_USAGE.c.group_name == group if group else true()
-    rows = connection.execute(_steps(connection, GROUP_USAGE, asked, wanted))
-    found = [_group_load(*row) for row in rows]
-    return sorted(found, key=lambda one: (one.group, one.start))
+def group_usage(connection: Connection, group: str, window: Window) -> list[GroupLoad]:
+    condition = GROUP_USAGE.c.group_name == group if group else true()
+    rows = connection.execute(_steps_query(connection, GROUP_USAGE, window, condition))
+    steps = [_group_load(*row) for row in rows]
+    return sorted(steps, key=lambda step: (step.group, step.start))
 
 
 def _rank_use(start: int, task_id: int, run: int, rank: int, *values: Any) -> RankUse:
@@ -83,21 +81,21 @@ def _group_load(start: int, group: str, *values: Any) -> GroupLoad:
     return GroupLoad(group, start, Load(*values))
 
 
-def _steps(
-    connection: Connection, table: Table, asked: Window, wanted: ColumnElement[bool]
+def _steps_query(
+    connection: Connection, table: Table, window: Window, condition: ColumnElement[bool]
 ) -> Select[Any]:
-    done = [_complete(connection, table, level) for level in range(len(LEVELS))]
-    # The sums hide the key: SQLite would go through the time of all tasks, not through the rows of one.
-    at, of_level = table.c.start + _constant(0), table.c.level + _constant(0)
-    which = [
-        and_(of_level == level, at >= start, at < end)
-        for level, start, end in split_by_level(asked, done)
+    complete = [_complete_until(connection, table, level) for level in range(len(LEVELS))]
+    # "+ 0" hides the key from SQLite, which would otherwise scan the time range of all tasks and not the rows of one.
+    start_column, level_column = table.c.start + _constant(0), table.c.level + _constant(0)
+    in_window = [
+        and_(level_column == level, start_column >= start, start_column < end)
+        for level, start, end in split_by_level(window, complete)
     ]
-    return _folded(table, asked.step, and_(wanted, or_(*which)))
+    return _aggregate(table, window.step, and_(condition, or_(*in_window)))
 
 
-def _complete(connection: Connection, table: Table, level: int) -> int:
-    """Until when this level says everything."""
+def _complete_until(connection: Connection, table: Table, level: int) -> int:
+    """Return the end of the newest bucket of a level."""
     newest = select(func.max(table.c.start)).where(table.c.level == level)
     start = connection.scalar(newest)
     return 0 if start is None else int(start) + LEVELS[level].seconds
@@ -105,41 +103,46 @@ def _complete(connection: Connection, table: Table, level: int) -> int:
 
 def _roll_up(connection: Connection, table: Table, level: int, until: int) -> None:
     seconds = LEVELS[level].seconds
-    since, to = _complete(connection, table, level), bucket_start(until, seconds)
-    if since >= to:
+    start, end = _complete_until(connection, table, level), bucket_start(until, seconds)
+    if start >= end:
         return
-    at = table.c.start
-    ended = and_(table.c.level == level - 1, at >= since, at < to)
-    finer = _folded(table, seconds, ended)
-    columns = [c.name for c in finer.selected_columns]
-    coarse = finer.add_columns(_constant(level))
-    connection.execute(insert(table).from_select([*columns, "level"], coarse))
+    finer = and_(table.c.level == level - 1, table.c.start >= start, table.c.start < end)
+    coarser = _aggregate(table, seconds, finer)
+    columns = [c.name for c in coarser.selected_columns]
+    rows = coarser.add_columns(_constant(level))
+    connection.execute(insert(table).from_select([*columns, "level"], rows))
 
 
-def _drop(transaction: Transaction, table: Table, until: int) -> None:
-    """What is too old; and what lies ahead: it was written under a wrong clock, and no level would be made after it."""
+def _delete_outdated(transaction: Transaction, table: Table, until: int) -> None:
+    """Delete expired buckets, and buckets after `until`.
+
+    Only a server with a wrong clock writes buckets in the future. They would prevent the roll-up until that time.
+    """
     for index, level in enumerate(LEVELS):
-        gone = table.c.start >= until
+        is_outdated = table.c.start >= until
         if level.keep_seconds is not None:
-            gone = or_(gone, table.c.start < until - level.keep_seconds)
-        transaction.delete(delete(table).where(table.c.level == index, gone))
+            is_outdated = or_(is_outdated, table.c.start < until - level.keep_seconds)
+        transaction.delete(delete(table).where(table.c.level == index, is_outdated))
 
 
-def _folded(table: Table, step: int, wanted: ColumnElement[bool]) -> Select[Any]:
-    """Buckets of `step` seconds: where each begins, whose it is, and sums or maxima of the rest."""
-    begins = (table.c.start - table.c.start % _constant(step)).label("start")
+def _aggregate(table: Table, step: int, condition: ColumnElement[bool]) -> Select[Any]:
+    """Merge buckets into buckets of `step` seconds: their start, their rank or group, then sums and maxima."""
+    start = (table.c.start - table.c.start % _constant(step)).label("start")
     keys = [c for c in table.primary_key if c.name not in ("level", "start")]
     values = [c for c in table.columns if not c.primary_key]
-    folded = (_fold(c).label(c.name) for c in values)
-    return select(begins, *keys, *folded).where(wanted).group_by(begins, *keys)
+    aggregates = (_aggregate_column(c).label(c.name) for c in values)
+    return select(start, *keys, *aggregates).where(condition).group_by(start, *keys)
 
 
-def _fold(column: Column[Any]) -> ColumnElement[Any]:
+def _aggregate_column(column: Column[Any]) -> ColumnElement[Any]:
     if column.name.endswith("_max"):
         return func.max(column)
-    return cast(func.sum(column), column.type)  # PostgreSQL's sum of integers is a decimal
+    return cast(func.sum(column), column.type)  # on PostgreSQL, the sum of integers is a decimal
 
 
 def _constant(number: int) -> ColumnElement[int]:
-    """In the SQL text: PostgreSQL takes two parameters of one value for two expressions, and cannot group by them."""
+    """Return a number as a part of the SQL text.
+
+    PostgreSQL treats two parameters with the same value as different expressions, and could not group by them.
+    """
     return literal_column(str(int(number)), BigInteger())

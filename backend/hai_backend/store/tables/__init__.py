@@ -1,15 +1,15 @@
-"""The tables, typed. These modules are tables themselves: one class per table, one line per column.
+"""The tables of the database: one class for each table, one line for each column.
 
-Columns that are filtered or ordered by stand on their own; a task's spec is a JSON text. Names are `user_name` and
-`group_name` because `user` and `group` mean something else to PostgreSQL. Text compares by code point everywhere
-(collation C on PostgreSQL), so that both databases and Python order alike. Classes exist for their types and for
-alembic: the hot paths use the Table objects (in capitals) and no unit of work.
+Values that queries filter or order by have columns of their own; a task's spec is stored as JSON. Columns are named
+`user_name` and `group_name`, because `user` and `group` are keywords of PostgreSQL. Texts are compared by code point
+(collation C on PostgreSQL), so that both databases and Python sort in the same order. The classes declare types and
+are read by alembic. Queries use the Table objects (names in capitals) and no ORM session.
 """
 
 from __future__ import annotations
 
-from hai_backend.store.tables import accounts, cluster, records, server, tasks, usage
+from hai_backend.store.tables import accounts, cluster, records, tasks, usage
 from hai_backend.store.tables.base import Base
 
-# Whoever has Base has all tables.
-__all__ = ["Base", "accounts", "cluster", "records", "server", "tasks", "usage"]
+# An import of Base from this package also defines all tables.
+__all__ = ["Base", "accounts", "cluster", "records", "tasks", "usage"]

@@ -1,4 +1,4 @@
-"""Tables of users: who they are, how much they may hold, what they sign in with, what they did."""
+"""Tables of users, their groups, quotas and tokens, and of audited calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class UserRow(Base):
     __tablename__ = "users"
     name: Mapped[str] = mapped_column(primary_key=True)
     role: Mapped[str]
-    groups: Mapped[str]  # JSON, for reading; the table user_groups is for finding
+    groups: Mapped[str]  # JSON, to read a user with one row; queries by group use user_groups
     active: Mapped[bool]
     rights: Mapped[str]  # JSON
     uid: Mapped[int]
@@ -45,7 +45,9 @@ class TokenRow(Base):
     created_at: Mapped[float]
     expires_at: Mapped[float | None]
     revoked: Mapped[bool]
-    holder: Mapped[str] = mapped_column(server_default="")  # empty: the user
+    holder: Mapped[str] = mapped_column(
+        server_default=""
+    )  # who may use the token; empty for the user
 
 
 class AuditEntry(Base):

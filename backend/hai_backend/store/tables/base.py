@@ -1,4 +1,4 @@
-"""What all tables have in common: the metadata, and how Python's types are stored."""
+"""The base class of all tables. It defines the column types for Python's types."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from typing import cast
 from sqlalchemy import BigInteger, Float, Integer, Table, Text
 from sqlalchemy.orm import DeclarativeBase
 
-_Int = BigInteger().with_variant(Integer(), "sqlite")  # INTEGER is what makes a rowid in SQLite
+_Int = BigInteger().with_variant(
+    Integer(), "sqlite"
+)  # SQLite stores an INTEGER primary key as the rowid
 _Str = Text().with_variant(Text(collation="C"), "postgresql")
 
 
 class Base(DeclarativeBase):
-    """Owner of the metadata that alembic compares with."""
+    """`Base.metadata` describes the schema. Alembic compares the database with it."""
 
     type_annotation_map = {int: _Int, float: Float(53), str: _Str}  # noqa: RUF012
 
 
 def table(row: type[Base]) -> Table:
-    """The Table object of a class."""
+    """Return the Table object of a class."""
     return cast(Table, row.__table__)

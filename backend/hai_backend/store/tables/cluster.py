@@ -1,4 +1,4 @@
-"""Tables of nodes and of the groups that they belong to."""
+"""Tables of nodes and node groups; counters and the leader, with one row each."""
 
 from __future__ import annotations
 
@@ -29,8 +29,33 @@ class GroupRow(Base):
     __tablename__ = "node_groups"
     name: Mapped[str] = mapped_column(primary_key=True)
     packed: Mapped[bool]
-    policy: Mapped[str] = mapped_column(server_default="")  # JSON, or empty
+    policy: Mapped[str] = mapped_column(
+        server_default=""
+    )  # JSON; empty if the group has no policy of its own
+
+
+class MetaRow(Base):
+    """The counters. Every write first locks this row, so versions are assigned in the order of the commits."""
+
+    __tablename__ = "meta"
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    version: Mapped[int]
+    last_task_id: Mapped[int]
+    last_token_id: Mapped[int]
+
+
+class LeaderRow(Base):
+    """The leader. server/election/ renews this row; sql/transaction.py refuses writes of earlier epochs."""
+
+    __tablename__ = "leader"
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    epoch: Mapped[int]  # increases with every new leader
+    address: Mapped[str]  # empty after the leader has resigned
+    backend: Mapped[int]  # process id of the database session that holds the leader lock
+    renewed_at: Mapped[float]  # by the database's clock
 
 
 NODES = table(NodeRow)
 GROUPS = table(GroupRow)
+META = table(MetaRow)
+LEADER = table(LeaderRow)

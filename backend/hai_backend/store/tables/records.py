@@ -1,4 +1,4 @@
-"""Tables of records: one class a kind, one column a field of its dataclass in domain, in the same order."""
+"""Tables of records. Each has one column for each field of its dataclass in domain, in the same order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ShareRow(Base):
     group_name: Mapped[str] = mapped_column(primary_key=True)
     guaranteed: Mapped[int]
     weight: Mapped[int]
-    at_most: Mapped[int | None]  # the limit; that word means something else to SQL
+    at_most: Mapped[int | None]  # the field `limit`, which is a keyword of SQL
 
 
 class MessageRow(Base):

@@ -1,4 +1,4 @@
-"""Tables of tasks: a task, its tags, its runs, their ranks, its timeline; and the indexes that lists of tasks need."""
+"""Tables of tasks, tags, runs, ranks and events, with the indexes that lists of tasks use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TaskRow(Base):
     priority: Mapped[int]
     created_at: Mapped[float]
     custom_rank: Mapped[float]
-    tags: Mapped[str]  # JSON, for reading; the table task_tags is for finding
+    tags: Mapped[str]  # JSON, to read a task with one row; queries by tag use task_tags
     starred: Mapped[bool]
     whole_life_state: Mapped[int]
     outcome: Mapped[str | None]
@@ -37,7 +37,7 @@ class TaskRow(Base):
     run_seconds: Mapped[float]
     started_at: Mapped[float | None]
     finished_at: Mapped[float | None]
-    run_number: Mapped[int]  # current or last run; 0: none
+    run_number: Mapped[int]  # current or last run, 0 before the first
     event_count: Mapped[int]
     revision: Mapped[int]
     version: Mapped[int]
@@ -110,19 +110,19 @@ RUNS = table(RunRow)
 RANKS = table(RankRow)
 EVENTS = table(EventRow)
 
-# Constants stand in the SQL text, not in parameters: only so can a partial index serve the query.
+# These conditions have no parameters, because the databases use a partial index only for a constant condition.
 UNFINISHED = TASKS.c.state != literal_column("'FINISHED'")
 HAS_REQUEST_ID = TASKS.c.request_id != literal_column("''")
 
 
-def _partial(name: str, *columns: str, where: object, unique: bool = True) -> Index:
+def _partial_index(name: str, *columns: str, where: object, unique: bool = True) -> Index:
     dialects: dict[str, Any] = {"sqlite_where": where, "postgresql_where": where}
-    return Index(name, *(TASKS.c[c] for c in columns), unique=unique, **dialects)
+    return Index(name, *(TASKS.c[column] for column in columns), unique=unique, **dialects)
 
 
-_partial("tasks_unfinished_name", "name", "user_name", where=UNFINISHED)
-_partial("tasks_request", "request_id", "user_name", where=HAS_REQUEST_ID)
-_partial("tasks_unfinished", "id", where=UNFINISHED, unique=False)
+_partial_index("tasks_unfinished_name", "name", "user_name", where=UNFINISHED)
+_partial_index("tasks_request", "request_id", "user_name", where=HAS_REQUEST_ID)
+_partial_index("tasks_unfinished", "id", where=UNFINISHED, unique=False)
 Index("tasks_version", TASKS.c.version)
 for _order in ("user_name", "created_at", "priority", "name", "state"):
     Index(f"tasks_{_order}", TASKS.c[_order], TASKS.c.id)

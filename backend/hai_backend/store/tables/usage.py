@@ -1,6 +1,6 @@
-"""Tables of what ranks use and how busy groups are, in buckets of time (domain/usage.py).
+"""Tables of usage over time: of ranks and of node groups, in buckets (see domain/usage.py).
 
-Keys begin with what is written and dropped together, so rows come and go at the ends of a level.
+A primary key begins with level and start. Rows that are written or deleted together are therefore neighbours.
 """
 
 from __future__ import annotations

@@ -29,14 +29,14 @@ from hai_backend.domain.task import RunState, Task
 from hai_backend.launch.base import RankKey
 from hai_backend.launch.fake import FakeLauncher
 from hai_backend.lifecycle import events as ev
-from hai_backend.server.leadership.roles import Alone
+from hai_backend.server.election.roles import SingleServer
 from tests.support.builders import a_spec
 from tests.support.servers import RunningServer, running_server
 
 
 async def asked(server: RunningServer, task_id: int, level: int) -> str:
     """Return the answer of the server to rank 0 of the first run."""
-    token = tokens.run_token(server.app.tools.secret, task_id, 1, 0)
+    token = tokens.run_token(server.app.context.run_token_key, task_id, 1, 0)
     async with grpc.aio.insecure_channel(server.app.address) as channel:
         metadata = (("authorization", f"Bearer {token}"),)
         call = AgentServiceStub(channel).Attach(metadata=metadata)
@@ -62,7 +62,7 @@ async def test_program_cannot_set_a_level_without_quota(
     tmp_path: Path, level: int, error: str
 ) -> None:
     async with running_server(tmp_path, launcher=FakeLauncher([Node("n0")])) as server:
-        app = server.app.leader_term
+        app = server.app.leader
         assert app is not None
         await app.directory.create_user(User("ada"))
         await app.directory.set_quota(
@@ -90,8 +90,8 @@ async def test_stream_without_hello_ends(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 async def _until_running(server: RunningServer, task_id: int) -> None:
-    assert server.app.leader_term is not None
-    task_manager = server.app.leader_term.task_manager
+    assert server.app.leader is not None
+    task_manager = server.app.leader.task_manager
     version = task_manager.feed.version
     while task_manager.unfinished()[task_id].run is None:
         version = await task_manager.feed.beyond(version)
@@ -100,13 +100,13 @@ async def _until_running(server: RunningServer, task_id: int) -> None:
 @asynccontextmanager
 async def attached(server: RunningServer) -> AsyncIterator[tuple[Any, Callable[..., Any]]]:
     """The stream of a running rank, and how streams of both sides are opened."""
-    assert server.app.leader_term is not None
-    task_manager = server.app.leader_term.task_manager
+    assert server.app.leader is not None
+    task_manager = server.app.leader.task_manager
     task = await task_manager.submit("admin", a_spec("one"), "")
     await _until_running(server, task.id)
     secrets = {
-        "Attach": tokens.run_token(server.app.tools.secret, task.id, 1, 0),
-        "Carry": tokens.run_token(server.app.tools.secret, task.id, 1, 0),
+        "Attach": tokens.run_token(server.app.context.run_token_key, task.id, 1, 0),
+        "Carry": tokens.run_token(server.app.context.run_token_key, task.id, 1, 0),
         "OpenTunnel": server.profile.token,
     }
     async with grpc.aio.insecure_channel(server.app.address) as channel:
@@ -179,10 +179,10 @@ async def test_internal_error_reaches_the_agent_with_an_incident(
         running_server(tmp_path, launcher=FakeLauncher([Node("n0")])) as server,
         grpc.aio.insecure_channel(server.app.address) as channel,
     ):
-        assert server.app.leader_term is not None
-        task = await server.app.leader_term.task_manager.submit("admin", a_spec("one"), "")
+        assert server.app.leader is not None
+        task = await server.app.leader.task_manager.submit("admin", a_spec("one"), "")
         await _until_running(server, task.id)
-        token = tokens.run_token(server.app.tools.secret, task.id, 1, 0)
+        token = tokens.run_token(server.app.context.run_token_key, task.id, 1, 0)
         call = AgentServiceStub(channel).Attach(metadata=(("authorization", f"Bearer {token}"),))
         hello = pb.AgentHello(task_id=task.id, run=1, rank=0, address="127.0.0.1", free_port=4000)
         for said in (pb.AttachRequest(hello=hello), pb.AttachRequest(yielded=pb.Yielded())):
@@ -223,8 +223,8 @@ async def test_heartbeats_are_answered_while_earlier_messages_wait_for_the_store
             await agent.write(pb.AttachRequest(log=chunk).SerializeToString())
             await agent.write(beat(number))
             assert await answered(agent, number)
-        assert server.app.leader_term is not None
-        assert server.app.leader_term.logs.size(RankKey(1, 1, 0)) == 3 * len(line)
+        assert server.app.leader is not None
+        assert server.app.leader.logs.size(RankKey(1, 1, 0)) == 3 * len(line)
 
 
 async def test_heartbeats_are_answered_while_a_full_disk_ends_the_stream(
@@ -234,8 +234,8 @@ async def test_heartbeats_are_answered_while_a_full_disk_ends_the_stream(
         running_server(tmp_path, launcher=FakeLauncher([Node("n0")])) as server,
         attached(server) as (agent, _),
     ):
-        assert server.app.leader_term is not None
-        server.app.leader_term.logs._root = Path("/dev/null")  # no file can be created there
+        assert server.app.leader is not None
+        server.app.leader.logs._root = Path("/dev/null")  # no file can be created there
         chunk = pb.LogChunk(offset=0, data=b"2026-11-27T07:00:00.000000Z text\n")
         await agent.write(pb.AttachRequest(log=chunk).SerializeToString())
         await agent.write(beat(1))
@@ -255,12 +255,12 @@ async def test_lease_is_renewed_while_the_run_may_continue_and_this_server_leads
         app = server.app
         await agent.write(beat(1))
         assert await answered(agent, 1)
-        app._election = NotSure()  # type: ignore[assignment]
+        app._election = UncertainServer()  # type: ignore[assignment]
         await agent.write(beat(2))
         assert not await answered(agent, 2)
-        app._election = Alone()
-        assert app.leader_term is not None
-        await app.leader_term.task_manager.apply(1, ev.Yielded(1, 0))
+        app._election = SingleServer()
+        assert app.leader is not None
+        await app.leader.task_manager.apply(1, ev.Yielded(1, 0))
         await agent.write(beat(3))
         assert not await answered(agent, 3)
 
@@ -271,20 +271,20 @@ async def test_server_that_slept_appends_nothing_to_a_log(tmp_path: Path) -> Non
         running_server(tmp_path, launcher=FakeLauncher([Node("n0")])) as server,
         attached(server) as (agent, _),
     ):
-        server.app._election = NotSure()  # type: ignore[assignment]
+        server.app._election = UncertainServer()  # type: ignore[assignment]
         chunk = pb.LogChunk(offset=0, data=b"2026-11-27T07:00:00.000000Z text\n")
         await agent.write(pb.AttachRequest(log=chunk).SerializeToString())
         with pytest.raises(grpc.aio.AioRpcError) as ended:
             await answered(agent, 1)
-        assert server.app.leader_term is not None
-        assert server.app.leader_term.logs.size(RankKey(1, 1, 0)) == 0
+        assert server.app.leader is not None
+        assert server.app.leader.logs.size(RankKey(1, 1, 0)) == 0
     assert ended.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
-class NotSure(Alone):
+class UncertainServer(SingleServer):
     """Replaces the election of a server that was asleep."""
 
-    def fresh(self) -> bool:
+    def is_certain(self) -> bool:
         return False
 
 
@@ -295,8 +295,8 @@ async def test_old_agents_get_no_heartbeat_answer_and_unmeasured_beats_are_not_c
         running_server(tmp_path, launcher=FakeLauncher([Node("n0")])) as server,
         attached(server) as (agent, _),
     ):
-        assert server.app.leader_term is not None
-        usage, key = server.app.leader_term.usage, RankKey(1, 1, 0)
+        assert server.app.leader is not None
+        usage, key = server.app.leader.usage, RankKey(1, 1, 0)
         unmeasured = pb.Heartbeat(number=1, unmeasured=True)
         for said in (
             pb.AttachRequest(heartbeat=pb.Heartbeat(unmeasured=True)),
@@ -317,16 +317,14 @@ async def test_agent_is_silent_until_it_sends_a_message(tmp_path: Path) -> None:
     async with running_server(
         tmp_path, launcher=FakeLauncher([Node("n0")]), agent_heartbeat=0.05
     ) as server:
-        leader_term = server.app.leader_term
-        assert leader_term is not None
-        leader_term.agent_silence._grace_until = (
-            0.0  # skip the grace period after the start of a server
-        )
+        leader = server.app.leader
+        assert leader is not None
+        leader.agent_silence._grace_until = 0.0  # skip the grace period after the start of a server
         async with attached(server) as (agent, _):
             for silent in (True, False):
-                version = leader_term.task_manager.feed.version
-                while _is_silent(leader_term.task_manager.unfinished()[1]) is not silent:
-                    version = await leader_term.task_manager.feed.beyond(version)
+                version = leader.task_manager.feed.version
+                while _is_silent(leader.task_manager.unfinished()[1]) is not silent:
+                    version = await leader.task_manager.feed.beyond(version)
                 await agent.write(beat(1))
 
 
@@ -358,14 +356,14 @@ async def test_agents_cannot_set_the_url_of_a_service(tmp_path: Path) -> None:
         running_server(tmp_path, launcher=FakeLauncher([Node("n0")])) as server,
         attached(server) as (agent, _),
     ):
-        assert server.app.leader_term is not None
-        board = server.app.leader_term.board
+        assert server.app.leader is not None
+        board = server.app.leader.service_states
         status = ServiceStatus(name="web", type="tcp", url="https://elsewhere")
         report = pb.AttachRequest(services=pb.ServicesReported(services=[status]))
         version = board.feed.version
         await agent.write(report.SerializeToString())
         await board.feed.beyond(version)
-        (task,) = server.app.leader_term.task_manager.unfinished().values()
+        (task,) = server.app.leader.task_manager.unfinished().values()
         assert [(s.name, s.url) for s in board.services(task)] == [("web", "")]
 
 

@@ -126,8 +126,8 @@ async def test_no_forecast_starts_after_the_leader_term(
     monkeypatch.setattr(module, "_WAIT_SECONDS", 0.01)
     work.go.clear()
     async with running_server(tmp_path, nodes=1) as server:
-        assert server.app.leader_term is not None
-        forecasts = server.app.leader_term.answering._forecasting
+        assert server.app.leader is not None
+        forecasts = server.app.leader.serving._forecasts
         await forecasts.starts([(1, "g"), (2, "h")])
         making = [*forecasts._running.values()]
     work.go.set()

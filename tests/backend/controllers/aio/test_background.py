@@ -113,19 +113,19 @@ async def test_a_server_that_hears_its_launcher_no_more_begins_its_role_anew(
     """It would have gone on to look healthy, and no rank would have been seen to end."""
     launcher = Breaking()
     async with running_server(tmp_path, launcher=launcher) as server:
-        before = server.app.leader_term
+        before = server.app.leader
         assert before is not None
         with capture_logs() as logs:
             launcher.end_stream.set()
             async with asyncio.timeout(20):
-                while server.app.leader_term in (None, before) or launcher.streams < 2:  # noqa: ASYNC110
+                while server.app.leader in (None, before) or launcher.streams < 2:  # noqa: ASYNC110
                     await asyncio.sleep(0.02)
         assert any("launcher events" in str(entry.get("why")) for entry in logs)
-        leader_term = server.app.leader_term
-        assert leader_term is not None
-        task = await leader_term.task_manager.submit("admin", a_spec(), "")
+        leader = server.app.leader
+        assert leader is not None
+        task = await leader.task_manager.submit("admin", a_spec(), "")
         async with asyncio.timeout(20):
-            while (found := leader_term.task_manager.unfinished()[task.id]).run is None:  # noqa: ASYNC110
+            while (found := leader.task_manager.unfinished()[task.id]).run is None:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         assert found.run.state is not RunState.ENDED
 
@@ -146,11 +146,11 @@ async def test_a_role_that_was_cancelled_by_nobody_is_played_anew(
 
     monkeypatch.setattr(BackgroundTasks, "broken", broken)
     async with running_server(tmp_path, launcher=FakeLauncher([Node("n0")])) as server:
-        before = server.app.leader_term
+        before = server.app.leader
         with capture_logs() as logs:
             cancel.set()
             async with asyncio.timeout(20):
-                while server.app.leader_term in (None, before):  # noqa: ASYNC110
+                while server.app.leader in (None, before):  # noqa: ASYNC110
                     await asyncio.sleep(0.02)
         assert [log["log_level"] for log in logs if "cannot play its role" in log["event"]] == [
             "warning"

@@ -136,8 +136,8 @@ def test_a_new_token_does_not_make_all_be_looked_at() -> None:
 async def test_a_server_sends_those_out_whose_token_expires(tmp_path: Path) -> None:
     clock = ManualClock()
     async with running_server(tmp_path, nodes=1, clock=clock) as server:
-        assert server.app.leader_term is not None
-        _, secret = await server.app.leader_term.directory.create_token(
+        assert server.app.leader is not None
+        _, secret = await server.app.leader.directory.create_token(
             "admin", TokenScope.ALL, clock.now(), expires_at=clock.now() + 0.05
         )
         async with Client(replace(server.profile, token=secret)) as client:

@@ -1,4 +1,4 @@
-"""Audited calls, in every store: what is asked for, newest first, page by page while others are added."""
+"""Audited calls in every store: filters, order and pages."""
 
 from __future__ import annotations
 
@@ -24,50 +24,54 @@ ROWS = (
 
 
 @pytest.mark.parametrize(
-    ("asked", "found"),
+    ("terms", "expected"),
     [
         pytest.param({}, [4, 3, 2, 1, 0], id="all, newest first"),
-        pytest.param({"actor": "ada"}, [1, 0], id="who"),
-        pytest.param({"method": "StopTask"}, [3, 1, 0], id="what"),
-        pytest.param({"resource": "1"}, [3, 0], id="about what"),
-        pytest.param({"code": "OK"}, [4, 2, 0], id="how it ended"),
-        pytest.param({"failed": True}, [3, 1], id="what was refused"),
-        pytest.param({"after": 20.0, "before": 40.0}, [3, 2, 1], id="begin included, end not"),
-        pytest.param({"actor": "bob", "failed": True}, [3], id="both"),
-        pytest.param({"actor": "nobody"}, [], id="nothing"),
+        pytest.param({"actor": "ada"}, [1, 0], id="by actor"),
+        pytest.param({"method": "StopTask"}, [3, 1, 0], id="by method"),
+        pytest.param({"resource": "1"}, [3, 0], id="by resource"),
+        pytest.param({"code": "OK"}, [4, 2, 0], id="by code"),
+        pytest.param({"failed": True}, [3, 1], id="failed calls"),
+        pytest.param(
+            {"after": 20.0, "before": 40.0}, [3, 2, 1], id="after is inclusive, before exclusive"
+        ),
+        pytest.param({"actor": "bob", "failed": True}, [3], id="two terms"),
+        pytest.param({"actor": "nobody"}, [], id="no match"),
     ],
 )
-async def test_what_is_asked_for(store: Store, asked: dict[str, Any], found: list[int]) -> None:
+async def test_a_query_returns_the_matching_rows(
+    store: Store, terms: dict[str, Any], expected: list[int]
+) -> None:
     await store.add_audit(ROWS)
-    page = await store.audit(AuditQuery(**asked))
-    assert page.rows == tuple(ROWS[i] for i in found)
+    page = await store.audit(AuditQuery(**terms))
+    assert page.rows == tuple(ROWS[i] for i in expected)
     assert page.next_page_token == ""
 
 
-async def test_what_a_store_cannot_hold_is_the_mistake_of_who_asks(store: Store) -> None:
-    """Who is told that the store is away asks again and again."""
-    asks = (
+async def test_an_unstorable_value_is_invalid_and_not_a_failure_of_the_store(store: Store) -> None:
+    """After Unavailable, a caller would repeat the call again and again."""
+    calls = (
         store.audit(AuditQuery(actor="a\0b")),
         store.delete_quota("a\0b", False, "g", Priority.LOW),
         store.save_record(Registry("r" * 1_000_000)),
     )
-    for ask in asks:
+    for call in calls:
         with suppress(Invalid):
-            await ask
+            await call
 
 
 async def test_pages_neither_skip_nor_repeat_while_rows_are_added(store: Store) -> None:
     rows = [AuditRow(float(i), "ada", "StopTask", str(i), "", "OK") for i in range(70)]
     await asyncio.gather(*(store.add_audit([row]) for row in rows))
-    query, seen = AuditQuery(actor="ada", page_size=16), []
+    query, read = AuditQuery(actor="ada", page_size=16), []
     while True:
         page = await store.audit(query)
-        seen += page.rows
+        read += page.rows
         await store.add_audit([AuditRow(99.0, "ada", "StopTask", "new", "", "OK")])
         if not page.next_page_token:
             break
         query = replace(query, page_token=page.next_page_token)
-    assert seen == rows[::-1]
+    assert read == rows[::-1]
 
 
 async def test_a_token_of_another_query_is_refused(store: Store) -> None:
@@ -79,11 +83,11 @@ async def test_a_token_of_another_query_is_refused(store: Store) -> None:
 
 
 @pytest.mark.parametrize("token", ["x", "bnVsbA", "WzEsMl0", "WyJhIiwxZTk5XQ", "8J-YgA"])
-async def test_a_made_up_token_is_refused(store: Store, token: str) -> None:
+async def test_a_forged_token_is_refused(store: Store, token: str) -> None:
     with pytest.raises(Invalid, match="page token"):
         await store.audit(AuditQuery(page_token=token))
 
 
-async def test_a_page_has_a_row_at_least(store: Store) -> None:
+async def test_a_page_size_below_one_is_refused(store: Store) -> None:
     with pytest.raises(Invalid, match="less than 1"):
         await store.audit(AuditQuery(page_size=0))

@@ -1,4 +1,4 @@
-"""What only a file can show: a killed writer, a full disk, a second server, a newer schema."""
+"""SQLite: a killed writer, a full disk, a second server, a newer schema, the use of indexes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from hai_backend.domain.task import Rank, Run, RunState, Task, TaskEvent, TaskSt
 from hai_backend.store.base import Store, TaskFilter, TaskQuery
 from hai_backend.store.connect import open_store
 from hai_backend.store.sql import guards, queries
-from hai_backend.store.sql import sqlite as sqlite_module
+from hai_backend.store.sql.databases import sqlite as sqlite_module
 from hai_backend.store.sql.filters import conditions
 
 SUBMITTED = TaskEvent(1.0, "alice", "TaskSubmitted")
@@ -61,7 +61,7 @@ asyncio.run(main())
 
 
 def acknowledged_until_killed(path: Path) -> list[list[str]]:
-    """Ids and names that the writer had answered for when it was killed in the middle of a burst."""
+    """Kill a writer that has acknowledged 300 tasks. Return id and name of all acknowledged tasks."""
     command = [sys.executable, "-c", WRITER, str(path), str(Path(__file__).parent)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout is not None
@@ -72,7 +72,7 @@ def acknowledged_until_killed(path: Path) -> list[list[str]]:
     return [line.split() for line in lines if line.endswith("\n")]
 
 
-async def test_what_was_acknowledged_survives_kill_9_and_nothing_is_half(sqlite_path: Path) -> None:
+async def test_acknowledged_tasks_survive_sigkill_and_are_complete(sqlite_path: Path) -> None:
     acknowledged = acknowledged_until_killed(sqlite_path)
     store = open_store(f"sqlite:///{sqlite_path}")
     await store.open()
@@ -86,23 +86,22 @@ async def test_what_was_acknowledged_survives_kill_9_and_nothing_is_half(sqlite_
     await store.close()
 
 
-async def test_the_last_of_a_crowd_wakes_the_writer(
+async def test_the_writer_commits_as_soon_as_the_expected_commands_have_arrived(
     sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody waits for the next look, except at the end, when some do not come back."""
-    monkeypatch.setattr(sqlite_module, "_LOOK_SECONDS", 0.25)
+    monkeypatch.setattr(sqlite_module, "_WAIT_SECONDS", 0.25)
 
     async def caller(name: str) -> None:
         for number in range(30):
             await sqlite_store.create_task(task(f"{name}-{number}"), [SUBMITTED])
 
-    async with asyncio.timeout(4):  # thirty looks take more than seven seconds
+    async with asyncio.timeout(4):  # thirty full waits would take more than seven seconds
         await asyncio.gather(*(caller(f"c{i}") for i in range(16)))
 
 
 @pytest.fixture
 async def small_store(sqlite_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """A store whose database may not grow far: to SQLite, the disk is full."""
+    """A store whose database has a size limit, which SQLite reports like a full disk."""
     pragmas = (*sqlite_module._PRAGMAS, "max_page_count=120")
     monkeypatch.setattr(sqlite_module, "_PRAGMAS", pragmas)
     store = open_store(f"sqlite:///{sqlite_path}")
@@ -110,7 +109,7 @@ async def small_store(sqlite_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sto
     return store
 
 
-async def test_a_full_disk_refuses_writes_in_words_and_the_store_goes_on(
+async def test_after_a_full_disk_the_store_accepts_small_writes(
     small_store: Store, sqlite_path: Path
 ) -> None:
     small = await small_store.create_task(task("small"), [SUBMITTED])
@@ -131,7 +130,7 @@ async def test_a_full_disk_refuses_writes_in_words_and_the_store_goes_on(
     await small_store.close()
 
 
-async def test_an_input_output_error_fails_the_batch_and_the_store_recovers(
+async def test_the_store_recovers_from_an_input_output_error(
     sqlite_store: Store, sqlite_path: Path
 ) -> None:
     before = await sqlite_store.create_task(task("before"), [])
@@ -149,7 +148,7 @@ async def test_an_input_output_error_fails_the_batch_and_the_store_recovers(
     assert await sqlite_store.unfinished_tasks() == [before, *made, after]
 
 
-async def test_a_database_that_fails_fails_the_whole_batch(
+async def test_a_failure_of_the_database_fails_the_whole_batch(
     sqlite_store: Store, sqlite_path: Path
 ) -> None:
     await sqlite_store.create_task(task("before"), [])
@@ -168,7 +167,7 @@ async def test_a_database_that_fails_fails_the_whole_batch(
     assert [t.spec.name for t in await sqlite_store.unfinished_tasks()] == ["before", "after"]
 
 
-async def test_a_value_that_cannot_be_stored_fails_alone(sqlite_store: Store) -> None:
+async def test_an_unstorable_value_does_not_fail_the_rest_of_the_batch(sqlite_store: Store) -> None:
     answers = await asyncio.gather(
         sqlite_store.create_task(task("a"), []),
         sqlite_store.create_task(task("half a surrogate \udc80"), []),
@@ -180,14 +179,12 @@ async def test_a_value_that_cannot_be_stored_fails_alone(sqlite_store: Store) ->
     assert [t.spec.name for t in await sqlite_store.unfinished_tasks()] == ["a", "c"]
 
 
-async def test_a_second_server_on_one_file_is_refused(
-    sqlite_store: Store, sqlite_path: Path
-) -> None:
+async def test_a_second_server_cannot_open_the_file(sqlite_store: Store, sqlite_path: Path) -> None:
     second = open_store(f"sqlite:///{sqlite_path}")
     with pytest.raises(Unavailable, match=f"{sqlite_path}.*another server.*{os.getpid()}") as error:
         await second.open()
     assert error.value.reason == "STORE_IN_USE"
-    await sqlite_store.create_task(task("the first goes on"), [])
+    await sqlite_store.create_task(task("the first server still writes"), [])
     await sqlite_store.close()
     third = open_store(f"sqlite:///{sqlite_path}")
     await third.open()
@@ -195,7 +192,7 @@ async def test_a_second_server_on_one_file_is_refused(
     await third.close()
 
 
-async def test_a_second_server_is_refused_however_it_calls_the_file(
+async def test_a_second_server_cannot_open_the_file_through_a_link(
     sqlite_store: Store, sqlite_path: Path, tmp_path: Path
 ) -> None:
     link = tmp_path / "link.db"
@@ -206,18 +203,18 @@ async def test_a_second_server_is_refused_however_it_calls_the_file(
 
 
 @pytest.mark.parametrize("replaced", [False, True])
-async def test_nothing_is_acknowledged_into_a_file_that_is_gone(
+async def test_writes_to_a_removed_or_replaced_file_are_refused(
     sqlite_store: Store, sqlite_path: Path, replaced: bool
 ) -> None:
     os.rename(sqlite_path, sqlite_path.with_suffix(".away"))
     if replaced:
         os.close(os.open(sqlite_path, os.O_CREAT))
     with pytest.raises(Unavailable, match=f"{sqlite_path} was removed or replaced") as error:
-        await sqlite_store.create_task(task("into nothing"), [])
+        await sqlite_store.create_task(task("lost"), [])
     assert error.value.reason == "STORE_REPLACED"
 
 
-async def test_close_finishes_what_waits_and_then_refuses(sqlite_path: Path) -> None:
+async def test_close_finishes_queued_writes_and_later_calls_are_refused(sqlite_path: Path) -> None:
     store = open_store(f"sqlite:///{sqlite_path}")
     await store.open()
     writes = [asyncio.ensure_future(store.create_task(task(f"t{i}"), [])) for i in range(40)]
@@ -231,15 +228,15 @@ async def test_close_finishes_what_waits_and_then_refuses(sqlite_path: Path) -> 
         await store.version()
 
 
-async def test_a_caller_who_goes_away_disturbs_nobody(sqlite_store: Store) -> None:
-    gone = asyncio.ensure_future(sqlite_store.create_task(task("gone"), []))
-    stays = asyncio.ensure_future(sqlite_store.create_task(task("stays"), []))
+async def test_a_cancelled_caller_does_not_disturb_another_write(sqlite_store: Store) -> None:
+    cancelled = asyncio.ensure_future(sqlite_store.create_task(task("cancelled"), []))
+    other = asyncio.ensure_future(sqlite_store.create_task(task("other"), []))
     await asyncio.sleep(0)
-    gone.cancel()
-    assert (await stays).spec.name == "stays"
+    cancelled.cancel()
+    assert (await other).spec.name == "other"
 
 
-async def test_open_makes_missing_folders_and_a_private_file(tmp_path: Path) -> None:
+async def test_open_creates_missing_directories_and_a_private_file(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b" / "hai.db"
     store = open_store(f"sqlite:///{path}")
     await store.open()
@@ -250,14 +247,14 @@ async def test_open_makes_missing_folders_and_a_private_file(tmp_path: Path) -> 
     connection.close()
 
 
-async def test_a_path_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+async def test_the_error_names_a_path_that_cannot_be_opened(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     store = open_store(f"sqlite:///{tmp_path}/file/hai.db")
     with pytest.raises(Unavailable, match=f"{tmp_path}/file"):
         await store.open()
 
 
-async def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+async def test_the_error_names_a_file_that_is_not_a_database(tmp_path: Path) -> None:
     path = tmp_path / "hai.db"
     path.write_text("these are not the bytes of a database " * 100)
     store = open_store(f"sqlite:///{path}")
@@ -265,7 +262,7 @@ async def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
         await store.open()
 
 
-async def test_a_schema_of_a_newer_server_is_left_alone(sqlite_path: Path) -> None:
+async def test_a_schema_of_a_newer_server_is_refused(sqlite_path: Path) -> None:
     connection = sqlite3.connect(sqlite_path)
     connection.execute("UPDATE alembic_version SET version_num = '9999'")
     connection.commit()
@@ -276,7 +273,7 @@ async def test_a_schema_of_a_newer_server_is_left_alone(sqlite_path: Path) -> No
 
 
 def plan(path: Path, statement: Select[Any], values: dict[str, object] | None = None) -> str:
-    """SQLite's plan for a statement, in its own words."""
+    """Return SQLite's query plan for a statement."""
     compiled = statement.params(values or {}).compile(
         dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True, "render_postcompile": True}
     )
@@ -287,10 +284,10 @@ def plan(path: Path, statement: Select[Any], values: dict[str, object] | None = 
 
 
 def page_plan(path: Path, query: TaskQuery) -> str:
-    return plan(path, queries._page(query, conditions(query.filter, "sqlite")))
+    return plan(path, queries._page_query(query, conditions(query.filter, "sqlite")))
 
 
-def test_pages_walk_indexes(sqlite_path: Path) -> None:
+def test_queries_of_pages_use_indexes(sqlite_path: Path) -> None:
     tagged, of_user = TaskFilter(tags=frozenset({"a"})), TaskFilter(users=frozenset({"a"}))
     unfinished = TaskFilter(not_states=frozenset({TaskState.FINISHED}))
     assert "task_tags_tag" in page_plan(sqlite_path, TaskQuery(tagged))
@@ -301,16 +298,16 @@ def test_pages_walk_indexes(sqlite_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "values"),
+    ("queries_by_dialect", "values"),
     [
         pytest.param(guards._STORED, [1, 2], id="revisions"),
         pytest.param(guards._NAMES, ["a", "b"], id="names"),
         pytest.param(guards._REQUESTS, ["a", "b"], id="requests"),
     ],
 )
-def test_guards_never_read_a_whole_index(
-    sqlite_path: Path, asked: dict[str, Select[Any]], values: list[object]
+def test_queries_of_guards_never_scan_an_index(
+    sqlite_path: Path, queries_by_dialect: dict[str, Select[Any]], values: list[object]
 ) -> None:
-    found = plan(sqlite_path, asked["sqlite"], {guards._MANY: values})
+    found = plan(sqlite_path, queries_by_dialect["sqlite"], {guards._VALUES: values})
     assert found.startswith("SEARCH tasks")
     assert "SCAN" not in found

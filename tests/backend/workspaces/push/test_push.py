@@ -458,7 +458,7 @@ async def test_files_belong_to_their_user(service) -> None:
 async def test_a_push_is_audited(service) -> None:
     pusher = await service.pusher()
     await pusher.push({"a": b"x", "b": b"y"})
-    rows = (await service.server.app.leader_term.store.audit()).rows
+    rows = (await service.server.app.leader.store.audit()).rows
     audit_rows = [(row.actor, row.method, row.what, row.code) for row in rows]
     assert ("admin", "PushTree", "w revision=1 changed=2 removed=0", "OK") in audit_rows
 

@@ -1,4 +1,4 @@
-"""Ranks remember which GPUs of their node are theirs: tasks that share a node must not share those."""
+"""Ranks store which GPUs of their node they use, because tasks that share a node must not share GPUs."""
 
 from __future__ import annotations
 

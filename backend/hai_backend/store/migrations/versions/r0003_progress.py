@@ -1,4 +1,4 @@
-"""Tasks remember what their time was worth (checkpoints, starts, lost work), and runs how they were asked to leave."""
+"""Tasks store checkpoints, starts and lost work; runs store how they were asked to suspend."""
 
 from __future__ import annotations
 

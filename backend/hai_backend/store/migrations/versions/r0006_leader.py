@@ -1,4 +1,4 @@
-"""Of several servers one leads: its row."""
+"""The table `leader` names the server that leads."""
 
 from __future__ import annotations
 

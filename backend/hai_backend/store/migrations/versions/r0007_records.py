@@ -1,4 +1,4 @@
-"""Tokens may be held by others; tables of records: rights, mount rules, images, ports and more."""
+"""Tokens may belong to a container; tables of records: rights, mount rules, images, ports and more."""
 
 from __future__ import annotations
 

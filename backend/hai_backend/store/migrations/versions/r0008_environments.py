@@ -1,4 +1,4 @@
-"""Environments on the cluster's storage as they were last seen; runs say with which lock they were started."""
+"""A table of environments on the shared storage; runs store the lock of their environment."""
 
 from __future__ import annotations
 

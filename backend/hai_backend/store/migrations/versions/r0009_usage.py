@@ -1,4 +1,4 @@
-"""What ranks and groups used over time; audited calls are found by who, what, about what and when."""
+"""Tables of usage over time; indexes of audited calls by actor, method, resource and time."""
 
 from __future__ import annotations
 

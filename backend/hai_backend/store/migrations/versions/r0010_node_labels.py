@@ -1,4 +1,4 @@
-"""Nodes have labels that operators give."""
+"""Nodes have labels that operators set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs know when their ranks were first ended by force."""
+"""Runs store when their ranks were first killed."""
 
 from __future__ import annotations
 

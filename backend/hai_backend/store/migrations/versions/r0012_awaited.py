@@ -1,4 +1,4 @@
-"""Tasks remember which others have to end before they may start."""
+"""Tasks store which other tasks must end before they may start."""
 
 from __future__ import annotations
 

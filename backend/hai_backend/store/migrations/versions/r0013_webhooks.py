@@ -1,4 +1,4 @@
-"""Webhooks, and what they are still to be told."""
+"""Tables of webhooks and of notices that are not delivered yet."""
 
 from __future__ import annotations
 

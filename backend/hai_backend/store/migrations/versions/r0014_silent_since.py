@@ -1,4 +1,4 @@
-"""Ranks know since when their agents are silent."""
+"""Ranks store since when their agents are silent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Specs come back as they were, from texts of this and of other versions."""
+"""Specs of tasks are read as they were written, also by other versions of the server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hai_backend.domain.spec import (
     ServiceType,
     TaskSpec,
 )
-from hai_backend.store.spec_json import dump_spec, load_spec
+from hai_backend.store.sql.convert import dump_spec, load_spec
 
 PLAIN = TaskSpec(
     "t",
@@ -30,17 +30,17 @@ PLAIN = TaskSpec(
 )
 
 
-def _as_validated(spec: TaskSpec) -> bool:
-    """JSON has only finite numbers, and nobody may ask for others."""
+def _is_valid(spec: TaskSpec) -> bool:
+    """Validation accepts only finite numbers, and JSON has no others."""
     return math.isfinite(spec.options.ack_within + spec.options.save_within)
 
 
-@given(st.from_type(TaskSpec).filter(_as_validated))
-def test_any_spec_comes_back(spec: TaskSpec) -> None:
+@given(st.from_type(TaskSpec).filter(_is_valid))
+def test_a_written_spec_is_read_unchanged(spec: TaskSpec) -> None:
     assert load_spec(dump_spec(spec)) == spec
 
 
-def test_every_field_is_written_for_people_to_read() -> None:
+def test_every_field_is_written_as_readable_text() -> None:
     text = dump_spec(TaskSpec("训练", ProgramSpec("a.py")))
     data = json.loads(text)
     assert "训练" in text
@@ -54,8 +54,9 @@ def test_every_field_is_written_for_people_to_read() -> None:
 )
 def test_keys_of_a_newer_version_are_skipped(part: str) -> None:
     data = json.loads(dump_spec(PLAIN))
-    for place in data[part] if part in ("services", "roles") else [data[part] if part else data]:
-        place["invented_later"] = {"x": [1]}
+    objects = data[part] if part in ("services", "roles") else [data[part] if part else data]
+    for json_object in objects:
+        json_object["invented_later"] = {"x": [1]}
     assert load_spec(json.dumps(data)) == PLAIN
 
 
@@ -69,7 +70,7 @@ def test_keys_of_a_newer_version_are_skipped(part: str) -> None:
         ("", "roles"),
     ],
 )
-def test_keys_that_an_older_version_lacked_take_their_defaults(part: str, key: str) -> None:
+def test_keys_that_an_older_version_lacks_take_their_defaults(part: str, key: str) -> None:
     spec = TaskSpec("t", ProgramSpec("a.py"), policies=PolicySpec())
     data = json.loads(dump_spec(spec))
     del (data[part] if part else data)[key]

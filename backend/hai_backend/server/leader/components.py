@@ -1,4 +1,4 @@
-"""Which parts a server that leads is made of, and how they are joined: the stories of tasks, and what moves them."""
+"""Creates the components of a server that leads, and connects them."""
 
 from __future__ import annotations
 
@@ -48,56 +48,63 @@ from hai_backend.logs.store import LogStore
 from hai_backend.metrics.prometheus import Metrics
 from hai_backend.proxy.addresses import Addresses
 from hai_backend.scheduler import Policy
-from hai_backend.server.leader_term.task_changes import TaskChanges
+from hai_backend.server.leader.task_changes import TaskChanges
 from hai_backend.store.base import Store
 from hai_backend.webhooks.delivery import post
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
-    """What a leader term gets of the process, which lasts longer. Metrics count over all terms."""
+class ProcessContext:
+    """Values of the process, which exists longer than a leader. Metrics count over all leaders of a process."""
 
     clock: Clock
-    secret: bytes
+    run_token_key: bytes
     metrics: Metrics
-    fresh: Callable[[], bool]  # whether this server can know that it leads
-    addresses: Addresses | None = None  # of services of tasks, for browsers; None: not served
-    certificates: Certificates | None = None  # that browsers are shown
+    is_certain_leader: Callable[[], bool]  # see election.roles.Election.is_certain
+    addresses: Addresses | None = (
+        None  # of services of tasks; None if the server has no port for browsers
+    )
+    certificates: Certificates | None = None  # None without TLS
 
 
 class Components:
-    """The parts, made and joined; nothing moves yet. Who knows whom is the order of the lines."""
+    """The components. They do nothing before `Leader.load`. A component is created after those that it uses."""
 
     def __init__(
-        self, settings: Settings, store: Store, launcher: Launcher, tools: Tools, *, alone: bool
+        self,
+        settings: Settings,
+        store: Store,
+        launcher: Launcher,
+        context: ProcessContext,
+        *,
+        alone: bool,
     ) -> None:
-        self.settings, self.tools = settings, tools
-        self.store, self.launcher, self.clock = store, launcher, tools.clock
-        self.work = BackgroundTasks()
-        self.standings = task_metrics.TaskCounts(tools.metrics)
-        self.directory = directory = Directory(store, changed=self._ring)
-        self.expiring = Expiry(self.clock, directory.next_expiry, directory.check)
-        directory.on_expiry = self.expiring.expires_at
-        self.hub = ConnectedAgents()
-        self.tunnels = Tunnels(self.hub)
+        self.settings, self.context = settings, context
+        self.store, self.launcher, self.clock = store, launcher, context.clock
+        self.background = BackgroundTasks()
+        self.task_counts = task_metrics.TaskCounts(context.metrics)
+        self.directory = directory = Directory(store, changed=self._wake_scheduler)
+        self.expiry = Expiry(self.clock, directory.next_expiry, directory.check)
+        directory.on_expiry = self.expiry.expires_at
+        self.connected_agents = ConnectedAgents()
+        self.tunnels = Tunnels(self.connected_agents)
         directory.checks.append(self.tunnels.check)
-        self.board = ServiceStates(self.clock)
+        self.service_states = ServiceStates(self.clock)
         self.logs = LogStore(settings.common / "logs", settings.log_bytes_per_rank, alone=alone)
-        self.cluster = Cluster(store, self.clock, changed=self._ring)
-        self.shared = SharedDirectories(settings.common, settings.kubernetes)
-        self._keep_files()
-        self._tell_webhooks()
-        self._keep_tasks()
-        self._move_tasks()
-        self.following = self._following()
+        self.cluster = Cluster(store, self.clock, changed=self._wake_scheduler)
+        self.shared_directories = SharedDirectories(settings.common, settings.kubernetes)
+        self._create_workspaces()
+        self._create_notifications()
+        self._create_task_manager()
+        self._create_schedulers()
+        self.task_changes = self._create_task_changes()
 
     @property
-    def _runs_here(self) -> bool:
-        """Whether ranks are processes of this machine: a directory that is not here is nowhere."""
+    def _ranks_are_local(self) -> bool:
+        """Whether ranks are processes of this machine and can use only its directories."""
         return isinstance(self.launcher, ProcessLauncher)
 
-    def _keep_files(self) -> None:
-        """Workspaces and environments; tasks name both."""
+    def _create_workspaces(self) -> None:
         settings = self.settings
         self.workspaces = Workspaces(
             settings.common / "workspaces",
@@ -108,29 +115,39 @@ class Components:
             WorkspaceLimits(settings.workspace_bytes, settings.workspace_days * 24 * 3600.0),
         )
         self.pins = WorkspacePins(
-            self.workspaces, self.shared.path_in_rank, run_here=self._runs_here
+            self.workspaces, self.shared_directories.path_in_rank, run_here=self._ranks_are_local
         )
 
-    def _tell_webhooks(self) -> None:
+    def _create_notifications(self) -> None:
         self.webhooks = Webhooks(self.store)
-        self.notifying = Notifications(
+        self.notifications = Notifications(
             self.store,
             self.webhooks,
             self.clock,
             post,
             DeliveryPolicy(self.settings.cluster, self.settings.webhook_origins),
-            self.work.run,
-            self.tools.metrics.webhook_request,
+            self.background.run,
+            self.context.metrics.webhook_request,
         )
 
-    def _keep_tasks(self) -> None:
-        """The ledger, and what acts on what it says."""
+    def _create_task_manager(self) -> None:
+        """Create the task manager, what carries out its instructions, and what reads its tasks."""
         root = self.settings.environment_root.resolve()
-        describe = LaunchContext(
-            self.store, self.directory, self.cluster, self.clock, self.shared, root, self.pins
+        launch_context = LaunchContext(
+            self.store,
+            self.directory,
+            self.cluster,
+            self.clock,
+            self.shared_directories,
+            root,
+            self.pins,
         )
         self.executor = Executor(
-            self.launcher, self.hub, self._mint, self.cluster.nodes().get, describe
+            self.launcher,
+            self.connected_agents,
+            self._make_run_token,
+            self.cluster.nodes().get,
+            launch_context,
         )
         self.checkpoints = Checkpoints(self.clock)
         self.interruptions = Interruptions()
@@ -140,10 +157,10 @@ class Components:
             self.clock,
             ChangeFeed(),
             perform=self.executor.perform,
-            changed=self._changed,
+            changed=self._task_changed,
             limits=self._limits,
             with_unsaved=self.checkpoints.with_unsaved,
-            notices=self.notifying.notices_of,
+            notices=self.notifications.notices_of,
         )
         self.executor.task_manager = self.checkpoints.task_manager = self.task_manager
         self.cluster.suspend_on = self.task_manager.suspend_on
@@ -154,17 +171,17 @@ class Components:
             self.directory,
             self.task_manager,
             self.clock,
-            run_here=self._runs_here,
+            run_here=self._ranks_are_local,
         )
         self.pinning = EnvironmentPinning(
             self.environments,
-            visible=self.shared.is_visible(root),
+            visible=self.shared_directories.is_visible(root),
             copies=self.settings.copies_of_environments,
             copies_bytes=self.settings.environment_copies_bytes,
         )
 
-    def _move_tasks(self) -> None:
-        """What tells the ledger what shall happen: plans, the launcher, and time."""
+    def _create_schedulers(self) -> None:
+        """Create what sends events to the task manager: the scheduling loop, the launch reconciler and timers."""
         quota = self.settings.default_quota
         self.policy = Policy(default_quota=None if quota < 0 else quota)
         self.scheduling = SchedulingLoop(
@@ -174,68 +191,69 @@ class Components:
             self.clock,
             self.policy,
             resync=self.settings.resync_seconds,
-            observe_pass=self._passed,
-            recorder=self._recorder(),
-            plan_check=PlanCheck(self.policy, self.tools.metrics),
+            observe_pass=self._observe_pass,
+            recorder=self._create_decision_log(),
+            plan_check=PlanCheck(self.policy, self.context.metrics),
         )
         self.checkpoints.saved = self.scheduling.saved
-        self.launching = LaunchReconciler(
+        self.launch_reconciler = LaunchReconciler(
             self.launcher, self.task_manager, self.cluster, self.executor
         )
-        self.timers = Deadlines(self.clock, self._tick, self._limits, paused=True)
+        self.deadlines = Deadlines(self.clock, self._on_deadline, self._limits, paused=True)
         self.agent_silence = AgentSilence(
             self.task_manager,
             self.clock,
-            self.work.run,
+            self.background.run,
             silent_after=self.settings.timing.silent_after,
             return_within=self._limits.return_within,
-            count=self.tools.metrics.silent_agents,
+            count=self.context.metrics.silent_agents,
         )
-        self.successors = Dependencies(self.task_manager, self.work.run)
+        self.dependencies = Dependencies(self.task_manager, self.background.run)
 
-    def _following(self) -> TaskChanges:
+    def _create_task_changes(self) -> TaskChanges:
         return TaskChanges(
-            work=self.work,
-            timers=self.timers,
+            background=self.background,
+            deadlines=self.deadlines,
             agent_silence=self.agent_silence,
             tunnels=self.tunnels,
-            board=self.board,
+            service_states=self.service_states,
             directory=self.directory,
             scheduling=self.scheduling,
             interruptions=self.interruptions,
-            standings=self.standings,
-            metrics=self.tools.metrics,
-            hub=self.hub,
+            task_counts=self.task_counts,
+            metrics=self.context.metrics,
+            connected_agents=self.connected_agents,
             checkpoints=self.checkpoints,
             executor=self.executor,
             pinning=self.pinning,
             pins=self.pins,
-            successors=self.successors,
-            notifying=self.notifying,
+            dependencies=self.dependencies,
+            notifications=self.notifications,
             clock=self.clock,
         )
 
-    def _recorder(self) -> DecisionLog | None:
+    def _create_decision_log(self) -> DecisionLog | None:
         if not self.settings.record_decisions:
             return None
         path = self.settings.home / "decisions.jsonl"
         return DecisionLog(path, self.policy, version("hai-platform"))
 
-    def _mint(self, key: RankKey) -> str:
-        return tokens.run_token(self.tools.secret, key.task_id, key.run, key.rank)
+    def _make_run_token(self, key: RankKey) -> str:
+        return tokens.run_token(self.context.run_token_key, key.task_id, key.run, key.rank)
 
-    def _ring(self) -> None:
+    def _wake_scheduler(self) -> None:
         self.scheduling.wakeup.notify()
 
-    def _passed(self, seconds: float) -> None:
-        self.tools.metrics.passed(seconds)
-        self.standings.show(self.cluster.nodes().values(), self.cluster.feed.version)
+    def _observe_pass(self, seconds: float) -> None:
+        self.context.metrics.passed(seconds)
+        self.task_counts.show(self.cluster.nodes().values(), self.cluster.feed.version)
 
-    def _changed(self, before: Task | None, task: Task) -> None:
-        self.following.changed(before, task)
+    def _task_changed(self, before: Task | None, task: Task) -> None:
+        self.task_changes.changed(before, task)
 
-    def _tick(self, task_id: int, run: int, deadline: float) -> None:
-        self.work.run(self._ticked(task_id, ev.Ticked(run, deadline)))
+    def _on_deadline(self, task_id: int, run: int, deadline: float) -> None:
+        self.background.run(self.apply_later(task_id, ev.Ticked(run, deadline)))
 
-    async def _ticked(self, task_id: int, event: ev.Ticked) -> None:
+    async def apply_later(self, task_id: int, event: ev.Event) -> None:
+        """Apply an event. A coroutine for background tasks."""
         await self.task_manager.apply_when_stored(task_id, event)

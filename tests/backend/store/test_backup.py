@@ -1,4 +1,4 @@
-"""A backup is one whole file of its owner, or nothing."""
+"""Backups of SQLite."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from pathlib import Path
 import pytest
 
 from hai_backend.domain.errors import Conflict, HaiError, Invalid
+from hai_backend.store.backup import backup
 from hai_backend.store.base import Store
 from hai_backend.store.connect import open_store
-from hai_backend.store.sql.backup import backup
 from tests.support.builders import a_task
 
 
-async def test_a_copy_is_a_store_of_that_moment(sqlite_path: Path, tmp_path: Path) -> None:
+async def test_a_backup_contains_the_state_of_its_moment(sqlite_path: Path, tmp_path: Path) -> None:
     url, copy = f"sqlite:///{sqlite_path}", tmp_path / "copy.db"
     store = open_store(url)
     await store.open()
-    kept = await store.create_task(a_task(name="kept"), ())
+    saved = await store.create_task(a_task(name="saved"), ())
     backup(url, copy)  # while the server has it open
     await store.create_task(a_task(name="later"), ())
     await store.close()
-    assert await tasks(open_store(f"sqlite:///{copy}")) == [kept]
+    assert await unfinished_tasks(open_store(f"sqlite:///{copy}")) == [saved]
     backup(url, tmp_path / "second.db")  # while no server runs
-    assert len(await tasks(open_store(f"sqlite:///{tmp_path / 'second.db'}"))) == 2
+    assert len(await unfinished_tasks(open_store(f"sqlite:///{tmp_path / 'second.db'}"))) == 2
 
 
-async def tasks(store: Store) -> list[object]:
+async def unfinished_tasks(store: Store) -> list[object]:
     await store.open()
     found = await store.unfinished_tasks()
     await store.close()
     return [*found]
 
 
-def test_a_copy_is_private_and_alone(sqlite_path: Path, tmp_path: Path) -> None:
+def test_a_backup_is_one_private_file(sqlite_path: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copies" / "copy.db"
     copy.parent.mkdir()
     backup(f"sqlite:///{sqlite_path}", copy)
@@ -48,17 +48,19 @@ def test_a_copy_is_private_and_alone(sqlite_path: Path, tmp_path: Path) -> None:
         pytest.param("sqlite:////none/such.db", Invalid, "nothing to back up", id="no database"),
     ],
 )
-def test_refusals(tmp_path: Path, url: str, kind: type[HaiError], words: str) -> None:
+def test_an_invalid_source_is_refused(
+    tmp_path: Path, url: str, kind: type[HaiError], words: str
+) -> None:
     with pytest.raises(kind, match=words):
         backup(url, tmp_path / "copy.db")
 
 
-def test_a_directory_that_is_missing_is_named(sqlite_path: Path, tmp_path: Path) -> None:
+def test_the_error_names_a_missing_directory(sqlite_path: Path, tmp_path: Path) -> None:
     with pytest.raises(Invalid, match=f"there is no directory {tmp_path}/none"):
         backup(f"sqlite:///{sqlite_path}", tmp_path / "none" / "copy.db")
 
 
-def test_nothing_is_overwritten(sqlite_path: Path, tmp_path: Path) -> None:
+def test_an_existing_file_is_not_overwritten(sqlite_path: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy.db"
     copy.write_text("precious")
     with pytest.raises(Conflict, match="overwrites nothing"):
@@ -66,7 +68,7 @@ def test_nothing_is_overwritten(sqlite_path: Path, tmp_path: Path) -> None:
     assert copy.read_text() == "precious"
 
 
-def test_half_a_copy_is_not_left(tmp_path: Path) -> None:
+def test_a_failed_backup_leaves_no_file(tmp_path: Path) -> None:
     broken = tmp_path / "broken.db"
     broken.write_bytes(b"no database" * 1000)
     with pytest.raises(HaiError, match="could not be copied"):

@@ -1,4 +1,4 @@
-"""A database of its own for each test, with the tables of a server, and a network that can be cut."""
+"""Fixtures: a migrated database for each test, a network that can be interrupted, background tasks."""
 
 from __future__ import annotations
 
@@ -21,43 +21,43 @@ async def url(postgres_url: str) -> str:
 
 
 class Network:
-    """A way to the database that can be cut: connections stay open, and nothing passes any more."""
+    """Relays connections to the database. While it is cut, connections stay open but transfer nothing."""
 
     def __init__(self, url: str) -> None:
         self._url = make_url(url)
-        self._passes = asyncio.Event()
-        self._passes.set()
-        self._work: set[asyncio.Task[None]] = set()
+        self._connected = asyncio.Event()
+        self._connected.set()
+        self._relays: set[asyncio.Task[None]] = set()
 
     async def open(self) -> str:
-        """The address of the database behind this network."""
+        """Start the relay. Return its address, which replaces that of the database."""
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         port = self._server.sockets[0].getsockname()[1]
         return self._url.set(host="127.0.0.1", port=port).render_as_string(hide_password=False)
 
     def cut(self) -> None:
-        self._passes.clear()
+        self._connected.clear()
 
     def mend(self) -> None:
-        self._passes.set()
+        self._connected.set()
 
     async def close(self) -> None:
         self._server.close()
-        for work in self._work:
-            work.cancel()
-        await asyncio.gather(*self._work, return_exceptions=True)
+        for relay in self._relays:
+            relay.cancel()
+        await asyncio.gather(*self._relays, return_exceptions=True)
 
-    async def _accept(self, near: asyncio.StreamReader, to_near: asyncio.StreamWriter) -> None:
-        far, to_far = await asyncio.open_connection(self._url.host, self._url.port)
-        for source, sink in ((near, to_far), (far, to_near)):
-            work = asyncio.ensure_future(self._pass(source, sink))
-            self._work.add(work)
-            work.add_done_callback(self._work.discard)
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        database = await asyncio.open_connection(self._url.host, self._url.port)
+        for source, sink in ((reader, database[1]), (database[0], writer)):
+            relay = asyncio.ensure_future(self._relay(source, sink))
+            self._relays.add(relay)
+            relay.add_done_callback(self._relays.discard)
 
-    async def _pass(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    async def _relay(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         try:
             while data := await source.read(65536):
-                await self._passes.wait()
+                await self._connected.wait()
                 sink.write(data)
                 await sink.drain()
         except ConnectionError:
@@ -70,21 +70,21 @@ class Network:
 
 @pytest.fixture
 async def network(url: str) -> AsyncIterator[Network]:
-    made = Network(url)
-    yield made
-    await made.close()
+    network = Network(url)
+    yield network
+    await network.close()
 
 
 @pytest.fixture
-async def running() -> AsyncIterator[Callable[[Awaitable[None]], asyncio.Task[None]]]:
-    """Runs something until the test ends."""
+async def start_task() -> AsyncIterator[Callable[[Awaitable[None]], asyncio.Task[None]]]:
+    """A function that starts a coroutine, which is cancelled at the end of the test."""
     tasks: list[asyncio.Task[None]] = []
 
-    def run(work: Awaitable[None]) -> asyncio.Task[None]:
+    def start(work: Awaitable[None]) -> asyncio.Task[None]:
         tasks.append(asyncio.ensure_future(work))
         return tasks[-1]
 
-    yield run
+    yield start
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""What follows when a task has changed: every part that follows tasks hears of it here, in this order."""
+"""Passes each change of a task to all components that depend on tasks, in a fixed order."""
 
 from __future__ import annotations
 
@@ -31,42 +31,42 @@ from hai_backend.metrics.prometheus import Metrics
 
 @dataclass(frozen=True, slots=True)
 class TaskChanges:
-    """Those who follow. None of them may block or raise: the change is durable already."""
+    """The components to notify. None of them may block or raise, because the change is stored already."""
 
-    work: BackgroundTasks
-    timers: Deadlines
+    background: BackgroundTasks
+    deadlines: Deadlines
     agent_silence: AgentSilence
     tunnels: Tunnels
-    board: ServiceStates
+    service_states: ServiceStates
     directory: Directory
     scheduling: SchedulingLoop
     interruptions: Interruptions
-    standings: TaskCounts
+    task_counts: TaskCounts
     metrics: Metrics
-    hub: ConnectedAgents
+    connected_agents: ConnectedAgents
     checkpoints: Checkpoints
     executor: Executor
     pinning: EnvironmentPinning
     pins: WorkspacePins
-    successors: Dependencies
-    notifying: Notifications
+    dependencies: Dependencies
+    notifications: Notifications
     clock: Clock
 
     def changed(self, before: Task | None, task: Task) -> None:
-        """`before` is None when the task is new."""
-        self.timers.set(task)
+        """Notify all components. `before` is None if the task is new."""
+        self.deadlines.set(task)
         self.agent_silence.changed(before, task)
         self.tunnels.follow(task)
         if container_tokens.has_run_ended(before, task):
             delete = partial(container_tokens.delete_tokens, self.directory, task)
-            self.work.run(retry_until_stored(delete, "the end of a token", task=task.id))
-        self.board.follow(task)
+            self.background.run(retry_until_stored(delete, "the end of a token", task=task.id))
+        self.service_states.follow(task)
         self.scheduling.changed(task)
-        self.successors.changed(before, task)
-        self.notifying.changed(before, task)
+        self.dependencies.changed(before, task)
+        self.notifications.changed(before, task)
         self._count(before, task)
         if task.run is not None and task.state is not TaskState.RUNNING:
-            self.hub.forget(task.id, task.run.number)
+            self.connected_agents.forget(task.id, task.run.number)
             self.checkpoints.remove(task.id)
         if task.state is TaskState.FINISHED:
             self._forget(task)
@@ -74,7 +74,7 @@ class TaskChanges:
 
     def _count(self, before: Task | None, task: Task) -> None:
         self.interruptions.changed(before, task)
-        self.standings.changed(before, task)
+        self.task_counts.changed(before, task)
         task_metrics.count(self.metrics, before, task, self.clock.now())
 
     def _forget(self, task: Task) -> None:

@@ -1,7 +1,4 @@
-"""Commands of an operator on the database of a server that may run: a copy of SQLite, and rows of the audit.
-
-The copy is as of one moment, made while the server goes on writing (SQLite's online backup).
-"""
+"""Operator commands on a database that a server may be using: a backup of SQLite, and entries in the audit log."""
 
 from __future__ import annotations
 
@@ -22,32 +19,32 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from hai_backend.domain.errors import Conflict, Invalid, Unavailable, Violation
 from hai_backend.store.tables.accounts import AUDIT
 
-_LOCKED_SECONDS = 5.0
+_TIMEOUT_SECONDS = 5.0
 
 
 def backup(url: str, target: Path) -> None:
-    """Write the database at `url` to a new file, whole or not at all, for its owner only. Raises HaiError."""
-    source = _file(url)
+    """Copy the SQLite database at `url` to a new file that only its owner can read. Raises HaiError.
+
+    The copy contains the state of one moment, even if a server writes meanwhile. If the copy fails, no file is left.
+    """
+    source = _sqlite_file(url)
     if target.exists():
         raise Conflict(f"{target} is there already; a backup overwrites nothing: choose a new name")
-    part = target.with_name(target.name + ".part")
+    temporary = target.with_name(target.name + ".part")
     if not target.parent.is_dir():
         raise _invalid(f"there is no directory {target.parent}")
-    os.close(os.open(part, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600))  # it holds token hashes
+    os.close(os.open(temporary, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600))  # for token hashes
     try:
-        _copy(source, part)
-        part.rename(target)
+        _copy(source, temporary)
+        temporary.rename(target)
     except sqlite3.Error as error:
         raise Unavailable(f"{source} could not be copied to {target}: {error}") from error
     finally:
-        part.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def record_command(url: str, method: str, resource: str) -> None:
-    """Record in the audit that the user of this machine has given a command. A failure is printed only.
-
-    Does nothing while there is no database yet.
-    """
+    """Record a command of the current user in the audit log, if the database exists. Print a warning on failure."""
     row = {
         "time": time.time(),
         "actor": f"{getpass.getuser()} (hai-server)",
@@ -61,7 +58,7 @@ def record_command(url: str, method: str, resource: str) -> None:
         if parsed.drivername.startswith("postgresql"):
             asyncio.run(_insert(parsed.set(drivername="postgresql+asyncpg"), row))
         elif Path(parsed.database or "").is_file():
-            engine = create_engine(parsed, connect_args={"timeout": _LOCKED_SECONDS})
+            engine = create_engine(parsed, connect_args={"timeout": _TIMEOUT_SECONDS})
             with engine.begin() as connection:
                 connection.execute(insert(AUDIT).values(row))
             engine.dispose()
@@ -71,7 +68,7 @@ def record_command(url: str, method: str, resource: str) -> None:
 
 
 async def _insert(url: URL, row: dict[str, Any]) -> None:
-    engine = create_async_engine(url, connect_args={"timeout": _LOCKED_SECONDS})
+    engine = create_async_engine(url, connect_args={"timeout": _TIMEOUT_SECONDS})
     try:
         async with engine.begin() as connection:
             await connection.execute(insert(AUDIT).values(row))
@@ -79,7 +76,7 @@ async def _insert(url: URL, row: dict[str, Any]) -> None:
         await engine.dispose()
 
 
-def _file(url: str) -> Path:
+def _sqlite_file(url: str) -> Path:
     parsed = make_url(url)
     if parsed.drivername != "sqlite":
         raise _invalid(
@@ -92,9 +89,9 @@ def _file(url: str) -> Path:
 
 
 def _copy(source: Path, target: Path) -> None:
-    with closing(sqlite3.connect(source)) as ours, closing(sqlite3.connect(target)) as copy:
-        ours.backup(copy)
-        copy.execute("PRAGMA journal_mode=DELETE")  # one file, without a log beside it
+    with closing(sqlite3.connect(source)) as database, closing(sqlite3.connect(target)) as copy:
+        database.backup(copy)
+        copy.execute("PRAGMA journal_mode=DELETE")  # without a separate WAL file
     with target.open("rb") as file:
         os.fsync(file.fileno())
 

@@ -1,4 +1,4 @@
-"""A server that is deposed acknowledges nothing any more, ends its leader term, and can have another one."""
+"""A deposed server acknowledges no writes, and can become the leader again."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def spec(name: str) -> TaskSpec:
 
 
 async def raise_epoch(url: str) -> None:
-    """As another server does that takes over."""
+    """Act like another server that becomes the leader."""
     await execute(url, "UPDATE leader SET epoch = epoch + 1")
 
 
@@ -39,24 +39,23 @@ async def execute(url: str, statement: str) -> None:
     await connection.close()
 
 
-async def attached(server: RunningServer, channel: grpc.aio.Channel, task_id: int):  # type: ignore[no-untyped-def]
-    """An agent's stream that was welcomed, and its first acknowledged line."""
-    token = tokens.run_token(server.app.tools.secret, task_id, 1, 0)
+async def attach(server: RunningServer, channel: grpc.aio.Channel, task_id: int):  # type: ignore[no-untyped-def]
+    """Attach an agent and wait until its first line of output is acknowledged. Return the stream."""
+    token = tokens.run_token(server.app.context.run_token_key, task_id, 1, 0)
     call = AgentServiceStub(channel).Attach(metadata=(("authorization", f"Bearer {token}"),))
     hello = pb.AgentHello(task_id=task_id, run=1, rank=0, address="127.0.0.1", free_port=4000)
     await call.write(pb.AttachRequest(hello=hello))
     await call.write(pb.AttachRequest(log=pb.LogChunk(offset=0, data=b"first\n")))
-    await acknowledged(call)
+    await wait_for_acknowledgement(call)
     return call
 
 
-async def acknowledged(call) -> None:  # type: ignore[no-untyped-def]
-    """Return when the next line is."""
+async def wait_for_acknowledgement(call) -> None:  # type: ignore[no-untyped-def]
     while not (await call.read()).HasField("log_acknowledged"):
         pass
 
 
-async def test_nothing_is_acknowledged_and_a_new_leader_term_begins(
+async def test_a_deposed_server_acknowledges_nothing_and_leads_again(
     url: str, tmp_path: Path
 ) -> None:
     async with (
@@ -66,22 +65,22 @@ async def test_nothing_is_acknowledged_and_a_new_leader_term_begins(
         Client(server.profile) as client,
         grpc.aio.insecure_channel(server.app.address) as channel,
     ):
-        leader_term = server.app.leader_term
-        assert leader_term is not None
+        leader = server.app.leader
+        assert leader is not None
         task = await client.tasks.create(spec("one"))
         async for answer in client.tasks.watch():
             if any(t.run.number == 1 for t in answer.tasks):
                 break
-        call = await attached(server, channel, task.id)
+        call = await attach(server, channel, task.id)
         await raise_epoch(url)
         await call.write(pb.AttachRequest(log=pb.LogChunk(offset=6, data=b"second\n")))
         with pytest.raises(Deposed, match="another server leads"):
-            await leader_term.task_manager.submit("admin", a_spec("two"), "")
+            await leader.task_manager.submit("admin", a_spec("two"), "")
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await acknowledged(call)
+            await wait_for_acknowledgement(call)
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
         async with asyncio.timeout(10):
-            while server.app.leader_term in (None, leader_term):  # noqa: ASYNC110
+            while server.app.leader in (None, leader):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
             while True:
                 try:
@@ -95,14 +94,12 @@ async def test_nothing_is_acknowledged_and_a_new_leader_term_begins(
     assert server.app.metrics.registry.get_sample_value("hai_leading") == 0
 
 
-async def test_a_server_that_is_older_than_the_database_does_not_keep_the_lead(
-    url: str, tmp_path: Path
-) -> None:
-    """A newer one has migrated while it ran: it cannot lead again, so it ends, and leaves that to others."""
+async def test_a_deposed_server_ends_if_the_database_is_newer(url: str, tmp_path: Path) -> None:
+    """A newer server has migrated the database meanwhile, so this one cannot lead again."""
     launcher = FakeLauncher([Node("n0")])
     async with running_server(tmp_path, launcher=launcher, database=url) as server:
         await execute(url, "UPDATE alembic_version SET version_num = '9999'")
         await raise_epoch(url)
         async with asyncio.timeout(10):
             with pytest.raises(Conflict, match="newer server"):
-                await server.app.until(asyncio.Event())
+                await server.app.run_until(asyncio.Event())

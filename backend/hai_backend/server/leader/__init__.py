@@ -1,0 +1,1 @@
+"""The leader: all components that exist only while this server leads."""

@@ -1,1 +1,0 @@
-"""Everything that exists only while this server leads."""

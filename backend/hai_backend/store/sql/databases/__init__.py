@@ -1,0 +1,1 @@
+"""The databases that a SqlStore can use: SQLite and PostgreSQL."""
