@@ -182,7 +182,9 @@ def test_what_the_ingress_lets_in_is_what_the_proxy_knows(
     assert (rule["host"], rule["http"]["paths"][0]["path"]) == (host, path)
     found = settings_of(manifests)
     door = Listener("127.0.0.1", 0)
-    target = service_addresses(config.Settings(Path(), **_proxy_settings(found)), door).parse(*request_to)
+    target = service_addresses(config.Settings(Path(), **_proxy_settings(found)), door).parse(
+        *request_to
+    )
     door.close()
     assert target is not None
     assert (target.task_id, target.service) == (7, "")
