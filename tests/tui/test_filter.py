@@ -85,7 +85,7 @@ def test_matches(line: str, ids: set[int]) -> None:
         pytest.param("age:<yesterday", "write 90s, 10m, 2h30m or 2d", id="span"),
         pytest.param("nodes>many", "nodes must be a number, not 'many'", id="number"),
         pytest.param("priority:hihg", "did you mean high?", id="level"),
-        pytest.param("user>bob", "user can not be compared with >", id="comparison"),
+        pytest.param("user>bob", "user cannot be compared with >", id="comparison"),
         pytest.param("user:", "user: a value is missing", id="no value"),
         pytest.param("/(/", "not a regular expression", id="regex"),
         pytest.param("after:train", "after must be a number", id="after a name"),

@@ -45,7 +45,7 @@ async def test_each_rank_has_its_charts_and_those_left_out_are_counted() -> None
     page = chart_text.of_task([together, answer], 10, PLAIN).plain  # type: ignore[arg-type]
     assert page.index("all ranks together") < page.index("CPUs: last 2") < page.index("rank 0")
     nothing = await client.usage.of_task(task.id, ranks=[7])
-    assert chart_text.of_task([nothing], 10, PLAIN).plain == "nothing was measured then"  # type: ignore[arg-type]
+    assert chart_text.of_task([nothing], 10, PLAIN).plain == "nothing was measured in that time"  # type: ignore[arg-type]
 
 
 async def test_every_rank_of_a_large_task_can_be_looked_at(drive) -> None:
@@ -83,7 +83,7 @@ async def test_the_page_of_the_cluster_goes_further_back(server, drive) -> None:
 async def test_a_tab_of_a_task_says_when_nothing_was_measured(server, drive, submit) -> None:
     await submit("short", "true")
     async with drive(server.profile, size=(100, 30), start="task 1 usage") as tui:
-        await tui.shows("[usage]", "nothing was measured then")
+        await tui.shows("[usage]", "nothing was measured in that time")
 
 
 async def test_what_was_done_is_a_list(server, drive, client) -> None:
