@@ -177,7 +177,7 @@ class _Reconciliation:
         changes = self.changes_between(path, self.remote, self.local)
         if self.rules.mode is not Mode.PULL:
             self.write(self.to_remote, changes)
-        elif self.may_overwrite(path, read_tree=self.remote):
+        elif self.may_overwrite(path, read_tree=self.remote):  # a pull that discards local changes
             self.write_local(path)
         else:
             self.other_side_only.update(change.path for change in changes)
@@ -187,7 +187,7 @@ class _Reconciliation:
         if self.rules.mode is not Mode.PUSH:
             self.write_local(path)
             return
-        if self.may_overwrite(path, read_tree=self.local):
+        if self.may_overwrite(path, read_tree=self.local):  # a push that discards remote changes
             self.write(self.to_remote, self.changes_between(path, self.remote, self.local))
         else:
             self.other_side_only.update(
@@ -240,6 +240,7 @@ class _Reconciliation:
 
     def newer_side(self, path: str) -> Policy:
         """Return the policy that favours the newer side. A removal has no time, so the other side counts as newer."""
+        # the newest modification time of each side; -1 for a removal
         local_entry = max(
             (self.local[p].mtime_ns for p in self.paths_in(self.local, path)), default=-1
         )

@@ -98,21 +98,25 @@ class _Push:
         self.request = request
         self.progress = progress
         self.on_all_sent = on_all_sent
+        # messages to send; None ends the stream
         self.queue: asyncio.Queue[bytes | None] = asyncio.Queue(_MAX_QUEUED)
         self.open_batches = asyncio.Semaphore(_MAX_OPEN_BATCHES)
         self.recipe_slots = asyncio.Semaphore(_MAX_OPEN_PARTS)
         self.query_lock = asyncio.Lock()  # keeps queries in the order of their responses
+        # queries without a response, in order
         self.pending: deque[Batch | RecipePart] = deque()
+        # answered queries with the digests that the server lacks; None ends `send_requested`
         self.requested: asyncio.Queue[tuple[Batch | RecipePart, set[bytes]] | None] = (
             asyncio.Queue()
         )
+        # requested large files; None ends `send_recipes`
         self.large: asyncio.Queue[LargeFile | None] = asyncio.Queue()
-        self.answered = 0
-        self.received: set[bytes] = set()
-        self.messages = 0
+        self.answered = 0  # number of answered queries
+        self.received: set[bytes] = set()  # digests of the current response
+        self.messages = 0  # number of sent messages
         self.outstanding = 0  # number of responses and contents that must precede the commit
-        self.idle = asyncio.Event()
-        self.all_read = False
+        self.idle = asyncio.Event()  # set when the commit may be sent
+        self.all_read = False  # whether all batches were read
         self.result = PushResult(WorkspaceRevision(), {}, {}, 0)
 
     async def run(self) -> PushResult:

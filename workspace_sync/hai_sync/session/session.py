@@ -126,7 +126,7 @@ class Session:
         last: Exception | None = None
         self._push_failures, retry_delays = 0, delays()
         for _ in range(MAX_SYNC_ATTEMPTS):
-            # otherwise `_sync` retries
+            # a daemon retries itself, and after a broken push this loop does
             self.remote.retries = not (options.keep_in_memory or self._push_failures)
             try:
                 return await self._attempt_with_hints(options)
@@ -152,7 +152,7 @@ class Session:
 
     def _may_retry(self, error: Unreachable) -> bool:
         """Return whether to try again, because a push broke and the server may be back."""
-        self._push_failures += bool(self._push_failures)
+        self._push_failures += bool(self._push_failures)  # counts from the first broken push
         return error.reason in SERVER_LOST_REASONS and 0 < self._push_failures <= MAX_ATTEMPTS
 
     async def _attempt_with_hints(self, options: SyncOptions) -> Report:
@@ -199,6 +199,7 @@ class Session:
         applied = await self._apply_remote(snapshot, outcome)
         report.problems |= applied.problems
         local = apply_changes(snapshot.local, applied.done)
+        # a path that could not be changed locally must not be pushed
         changes = [c for c in outcome.to_remote if c.path not in applied.problems]
 
         def done(push_result: PushResult | None) -> SyncResult:
