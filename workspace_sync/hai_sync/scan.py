@@ -25,6 +25,7 @@ from hai_sync.errors import CHANGES_WHILE_READ, NOT_FOUND
 from hai_sync.file_fingerprint import Fingerprint, fingerprint, is_racy
 from hai_sync.prefetch_walk import PrefetchWalk
 
+# file types of st_mode
 _REGULAR, _LINK, _FOLDER = stat.S_IFREG, stat.S_IFLNK, stat.S_IFDIR
 
 

@@ -25,6 +25,7 @@ from hai_sync.session.snapshot import (
     restrict_tree,
 )
 
+# the side that ignores case, and the existing name
 _CASE_COLLISION = "{} ignores case and takes it for the same as {!r}; rename one"
 _MAX_CHANGES = (
     2  # attempts to read a file that changes meanwhile; fewer if there are many such files

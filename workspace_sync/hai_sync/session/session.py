@@ -52,7 +52,7 @@ from hai_sync.workspace_dir import TEMPORARY, WorkspaceDir
 if TYPE_CHECKING:
     from hai_sync.remote.uploader import PushResult
 
-MAX_SYNC_ATTEMPTS = 20
+MAX_SYNC_ATTEMPTS = 20  # while either side changes during the sync
 
 
 @dataclass(slots=True)

@@ -26,6 +26,7 @@ BACKUP_PREFIX = "held-"
 """Prefix of the names of old versions that are not yet in the version store."""
 
 _EXCHANGE = 2  # RENAME_EXCHANGE of Linux, RENAME_SWAP of macOS
+# errors of systems and file systems that cannot exchange names, or have no hard links
 _CANNOT_EXCHANGE = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS)
 

@@ -25,7 +25,7 @@ else:
 
 POLL_SECONDS = 5.0
 _RESTART_SECONDS = 0.2  # a start walks the tree, and more events may be lost meanwhile
-_COOKIE = "cookie-"
+_COOKIE = "cookie-"  # prefix of the names of cookies
 _WATCH_LIMIT_REACHED = (
     "the limit of inotify watches is reached; "
     "raise it with `sysctl fs.inotify.max_user_watches=1048576`"

@@ -98,7 +98,7 @@ async def merge_streams(*streams: AsyncGenerator[Answer, None]) -> AsyncGenerato
         while waiting:
             done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
-                if (answer := task.result()) is None:
+                if (answer := task.result()) is None:  # the stream has ended
                     return
                 stream = waiting.pop(task)
                 yield answer

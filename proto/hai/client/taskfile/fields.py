@@ -33,9 +33,13 @@ REFUSED_TASK_TYPES: Mapping[str, str] = {
 """Task types of HAI's task files that have no meaning here, with what to do instead."""
 
 PRIORITY = "TaskSpec.priority"
+# fields that also take durations such as 2h30m
 DURATIONS = frozenset({"OptionsSpec.time_limit", "OptionsSpec.timeout"})
+# lists that may be given as one string, which is split as by a shell
 SHELL_SPLIT = frozenset({"ProgramSpec.parameters", "RoleSpec.parameters"})
+# lists that may be given as one string, which is split at commas
 COMMA_SPLIT = frozenset({"OptionsSpec.tags"})
+# required fields by message
 REQUIRED: Mapping[str, tuple[str, ...]] = {
     "TaskSpec": ("version", "name", "spec"),
     "ProgramSpec": ("entrypoint",),

@@ -28,6 +28,7 @@ from hai_sync.watch.events import network_type
 from hai_sync.workspace_dir import WorkspaceDir, find_workspace
 
 _PACKAGES = ("hai-platform", "grpcio", "protobuf", "blake3", "pyfastcdc", "zstandard")
+# names of tables and facts in the index
 _TABLES = ("seen", "base", "theirs", "left_out")
 _FACTS = ("revision", "clean", "synced", "looked_ns", "filter")
 _DAEMON = ("pid", "mode", "phase", "error", "syncs", "polling", "refused")
@@ -98,6 +99,7 @@ def _index(path: Path) -> Mapping[str, Any] | None:
         return None
     # otherwise SQLite would create files beside it
     used = path.with_name(f"{path.name}-wal").exists()
+    # a file without a WAL is not in use, so SQLite need not lock it
     how = "mode=ro" if used else "immutable=1"
     with closing(sqlite3.connect(f"{path.as_uri()}?{how}", uri=True)) as db:
         counts = {t: db.execute(f"SELECT count(*) FROM {t}").fetchone()[0] for t in _TABLES}
