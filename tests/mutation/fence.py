@@ -27,7 +27,7 @@ _WORKERS = 2
 _LIMIT_SECONDS = 240.0
 _AGENT = "tests/backend/agent"
 _RANK = f"{_AGENT}/test_rank.py::"
-# The fastest first: the first that fails ends the trial.
+# The fastest tests come first: the first failure ends the trial.
 _TESTS = (
     "tests/backend/domain/test_timing.py",
     f"{_AGENT}/test_main.py",
@@ -49,7 +49,7 @@ _TESTS = (
     f"{_RANK}test_a_terminated_agent_ends_its_program_and_says_so",
     f"{_RANK}test_a_removed_rank_directory_ends_the_program",
 )
-# Of these modules, everything; of others, the functions that belong to the fence.
+# All statements of these modules, and those functions of other modules that belong to fencing.
 _FENCE: dict[str, tuple[str, ...]] = {
     "domain/timing.py": (),
     "agent/lease.py": (),
@@ -63,7 +63,7 @@ _FENCE: dict[str, tuple[str, ...]] = {
     ),
     "agent/program/program.py": ("end_everything", "_kill_remaining", "_kill_all", "end"),
 }
-# What changes nothing that matters to the fence, with the reason.
+# Statements that do not matter for fencing, with the reasons.
 _EQUIVALENT = {
     "agent/supervisor.py: signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)": (
         "closes a gap of microseconds between the fork and the handlers, which no test can hit"
@@ -115,12 +115,12 @@ _EQUIVALENT = {
     'agent/__main__.py: print(trace, file=sys.stderr, end="")': "for people who read agent.log",
     'agent/rank.py: write_agent_log(f"leaving: {error}")': "for people who read agent.log",
     'agent/rank.py: write_agent_log(f"ending: {why}")': "for people who read agent.log",
-    # After the program has ended, the fence has nothing left to guard.
+    # After the program has ended, there is nothing to fence.
     "agent/rank.py: self._lease.release()": "the rank ends earlier, and its exit may be lost",
     "agent/rank.py: self._tunnels.program_ended()": "tunnels end with the agent, too",
     "agent/rank.py: self._checkpoints.flush()": "a report of a checkpoint comes a second later",
     "agent/rank.py: await asyncio.Event().wait()": "a part that ends, ends the agent, too",
-    # A heartbeat is due each interval; these say how often it brings what was measured.
+    # These say with how many heartbeats the measurements are sent.
     "agent/rank.py: wait = self._timing.interval": "the first interval is the shorter one",
     "agent/rank.py: if clock() - measured_at < _MEASURE_SECONDS:": "it measures each time",
     "agent/rank.py: continue": "it measures each time",

@@ -32,10 +32,10 @@ SOURCES = {
     for path in sorted(HERE.rglob("*.py"))
     if path.stem not in ("__init__", "testing")
 }
-_MEMORY = 8 << 30  # bytes; an endless list is an error too
-_IMPORT = ""  # stands for the test, for lines that are passed when a module is loaded
+_MEMORY = 8 << 30  # bytes; a list that grows without end is noticed
+_IMPORT = ""  # stands for the test if lines are executed on import
 _IMPORTING = 30.0  # seconds until the first test begins
-_EXAMPLES = 40  # of a property at most: a mutant that survives has to pass all tests
+_EXAMPLES = 40  # per property at most, because all tests run for a mutant that survives
 
 
 @dataclass(frozen=True, slots=True)

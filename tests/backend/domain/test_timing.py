@@ -21,7 +21,7 @@ from hai_backend.server.election.next_action import SILENT_SECONDS
 
 @given(st.floats(FULL_MARGIN_FROM, 86_400.0))
 def test_a_lease_is_over_and_its_program_dead_before_a_successor_may_start(fence: float) -> None:
-    last_renewal = LEADER_SECONDS  # after the moment from which the new leader counts
+    last_renewal = LEADER_SECONDS  # after the time from which the new leader counts
     dead = timing_dead(Timing(fence_after=fence))
     assert last_renewal + dead <= fence
 

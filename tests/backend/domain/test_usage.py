@@ -28,7 +28,7 @@ from hai_backend.domain.usage import (
 
 NOW = 1_700_000_000.0
 YEAR = 366 * 24 * 3600
-numbers = st.integers(0, 1 << 30).map(float)  # sums of whole numbers are exact
+numbers = st.integers(0, 1 << 30).map(float)  # sums of integers are exact
 shares = st.integers(0, 64).map(lambda n: n / 64)
 
 
@@ -151,7 +151,7 @@ def test_a_window_uses_the_finest_level_that_is_kept_and_fits(
 @given(st.integers(0, 2), st.lists(st.integers(0, 100), min_size=3, max_size=3))
 def test_every_time_is_read_from_one_level(level: int, ends: list[int]) -> None:
     """Until where a level is complete, it answers; after that the next finer one."""
-    done = sorted((7200 * n for n in ends), reverse=True)  # finer ones are further
+    done = sorted((7200 * n for n in ends), reverse=True)  # finer levels are complete for longer
     found = list(split_by_level(Window(level, 7200, 0, 200 * 7200), done))
     assert found[0][:2] == (level, 0)
     assert all(since == done[finer + 1] for finer, since, _ in found[1:])

@@ -127,7 +127,7 @@ def test_costs_are_averaged_and_sums_span_all_runs() -> None:
     assert first.progress.restart_seconds == 15.0
     slow = ((200.0, ev.RunPlaced(("n0", "n1"), Priority.LOW, "free")), *run(2, 204.0)[1:])
     second = play(first, *slow)
-    assert second.progress.start_seconds == 11.0  # 10 and 14, the newest by a quarter
+    assert second.progress.start_seconds == 11.0  # mean of 10 and 14, the newest with weight 1/4
     assert (second.progress.yields, second.progress.held_seconds) == (True, 105.0)
 
 

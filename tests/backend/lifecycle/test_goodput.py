@@ -105,7 +105,7 @@ def test_between_interruptions(
     assert (found.between_seconds, found.basis) == (between, basis)
 
 
-# Half a day of work; a checkpoint of 1 s is then advised_interval each sqrt(2 * 86400) = 416 s.
+# Half a day of work; the advised interval for a checkpoint of 1 s is then sqrt(2 * 86400) = 416 s.
 WORK = 43_200.0
 
 

@@ -91,20 +91,20 @@ def legal(task: Task) -> None:
         == (task.finished_at is not None)
     )
     if task.outcome is Outcome.FAILED and task.wanted_outcome is None:
-        assert not task.reason.startswith("why")  # being asked to leave is no failure
+        assert not task.reason.startswith("why")  # a request to leave is not a failure
     progress = task.progress
     work = progress.held_seconds - progress.overhead_seconds
-    assert -1e-6 <= progress.lost_seconds <= work + 1e-6  # held time is divided without rest
+    assert -1e-6 <= progress.lost_seconds <= work + 1e-6  # the parts add up to the time on nodes
     assert progress.overhead_seconds >= 0
     if run is not None:
-        assert len(run.ranks) == NODES  # a gang is whole …
+        assert len(run.ranks) == NODES  # a gang is complete …
         assert (run.state is RunState.ENDED) == all(
             r.state.terminated for r in run.ranks
         )  # … or absent
         assert (run.ended_at is not None) == (run.state is RunState.ENDED)
         assert all(r.silent_since is None or may_run(r) for r in run.ranks)
         if run.state in (RunState.SUSPENDING, RunState.STOPPING, RunState.TERMINATING):
-            assert run.deadline is not None  # nothing waits for ever
+            assert run.deadline is not None  # no state lasts for ever
             assert run.reason
 
 
@@ -135,13 +135,13 @@ def test_a_task_is_always_in_a_legal_state(
         changed = done.task is not task
         assert done.task.revision == task.revision + changed
         killed = task.run is not None and task.run.killed_at is not None
-        told_once = killed and isinstance(event, ev.Ticked)  # ended by force again
+        told_once = killed and isinstance(event, ev.Ticked)  # killed again
         assert bool(done.events) == (changed and not told_once)
         for killed_ranks in (i for i in done.instructions if isinstance(i, KillRanks)):
             assert done.task.run is not None
             for index in (
                 killed_ranks.ranks
-            ):  # the launcher counts from then on: no lease is renewed any more
+            ):  # from now on the lease is not renewed, and the launcher counts the seconds
                 assert not may_continue(done.task.run, done.task.run.ranks[index])
         told_to_go |= {(i.run) for i in done.instructions if isinstance(i, StartPrograms)}
         if isinstance(event, ev.ProgramStarted) and changed:

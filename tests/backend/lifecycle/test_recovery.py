@@ -38,7 +38,7 @@ def a_task(state: RunState, *states: RankState) -> Task:
 
 
 NEW, MADE = (S.CREATED, S.CREATED), (S.BUILDING, S.BUILDING)
-LEFT = [  # run, ranks, those that are missing, whether their launch had begun
+LEFT = [  # run, ranks, missing ranks, whether their launch had begun
     pytest.param(R.CREATED, NEW, {0, 1}, False, Recovery(Launch(1, (0, 1))), id="never begun"),
     pytest.param(R.CREATED, NEW, {0, 1}, True, Recovery(gone=(0, 1)), id="may have been made"),
     pytest.param(R.CREATED, NEW, {1}, True, Recovery(gone=(1,)), id="one may have been made"),

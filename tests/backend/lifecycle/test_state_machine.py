@@ -412,7 +412,7 @@ def test_a_task_returns_to_the_queue(start: Task, happened: list[Any], code: Sto
     assert end.run.state is RunState.ENDED
     assert end.run.stop_code & code
     assert all(r.state.terminated for r in end.run.ranks)
-    assert end.created_at == start.created_at  # its old place
+    assert end.created_at == start.created_at  # its old position
 
 
 def test_the_gang_barrier_opens_with_the_last_rank() -> None:
@@ -474,7 +474,7 @@ def test_ranks_that_do_not_end_are_killed_repeatedly_with_one_line() -> None:
 def test_a_deadline_has_passed_when_the_monotonic_clock_says_so() -> None:
     asked = after(running(), SUSPEND)
     deadline = asked.run.deadline
-    day = 86_400  # so far the clock is set back
+    day = 86_400  # by which the clock is set back
     assert step(asked, TICK, NOW - day).task is asked
     assert step(asked, ev.Ticked(1, deadline - 1), NOW - day).task is asked
     forced = step(asked, ev.Ticked(1, deadline), NOW - day)
@@ -537,7 +537,7 @@ def test_a_program_that_reports_every_node_is_started_less_and_less_often() -> N
         one = report_at(0.5, number, one)
         waits.append(one.not_before - NOW)
     assert waits == [10, 20, 40, 80, 160, 320, 600, 600]
-    assert (one.node_failure_count, one.failure_count) == (8, 0)  # costs no retry
+    assert (one.node_failure_count, one.failure_count) == (8, 0)  # counts as no failure of the task
 
 
 def test_a_long_run_on_a_broken_node_is_resumed_at_once() -> None:

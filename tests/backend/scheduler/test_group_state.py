@@ -261,7 +261,7 @@ def test_a_cache_returns_why_one_task_waits() -> None:
     assert [w.task for w in cache.waits("default")] == [2, 3, 1]
     assert list(cache.waits("elsewhere")) == []
     cache.update_tasks([queued(4)], (), NOW)
-    assert cache.wait(4) is None  # no pass has seen it
+    assert cache.wait(4) is None  # no pass was made since it was added
     assert isinstance(cache.wait(2), Wait)
 
 

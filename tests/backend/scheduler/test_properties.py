@@ -245,7 +245,7 @@ def test_no_priority_inversion_in_a_queue(snapshots: Snapshots, data: st.DataObj
             continue
         first = first or wait
         if wait is not first and tasks[wait.task].user == tasks[first.task].user:
-            continue  # may be kept from nodes that an own task before it is waiting for
+            continue  # an earlier task of the same user may have reserved the nodes
         task = tasks[wait.task]
         before = sum(tasks[t].node_count for level, t in served if level > wait.priority)
         equal = sum(

@@ -215,7 +215,7 @@ def test_a_user_without_a_share_has_tier_beyond() -> None:
     assert shares.tier(outsider) is Tier.BEYOND
     assert (
         shares.tier_of(allocation_of("x", 1)) is Tier.GUARANTEED
-    )  # of nothing: it keeps nothing here
+    )  # the group retains nothing without the run
     shares.add_retained("x", UNIT)
     assert shares.tier_of(allocation_of("x", 1)) is Tier.BEYOND
     assert shares.different_groups(outsider, allocation_of("u", 1))

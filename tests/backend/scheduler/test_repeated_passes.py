@@ -138,7 +138,7 @@ arrivals = st.lists(
         st.sampled_from([*LEVELS, *[Priority.NORMAL] * 6, Priority.AUTO, Priority.ABOVE_NORMAL]),
         st.sampled_from("uvw"),
         st.sampled_from([60, 1000, 7000, 40_000]),  # seconds of work
-        st.sampled_from([0, 1, 2, 4]),  # GPUs of a rank, where nodes are shared
+        st.sampled_from([0, 1, 2, 4]),  # GPUs of a rank, in packed groups
         st.sampled_from([False, False, False, True]),  # spot
     ),
     min_size=1,
@@ -198,7 +198,7 @@ def nobody_is_hunted(world: World) -> None:
     """Check that only urgent tasks suspend a run that has reached its daily suspensions."""
     for when, suspend, victim in world.suspensions:
         recent = [s for s in victim.suspensions if when - s.at < DAY]
-        urgent = suspend.higher  # by whom does not matter here: only urgent ones may be higher then
+        urgent = suspend.higher  # only urgent tasks may have a higher level here
         assert len(recent) < world.policy.daily_suspensions or urgent
 
 

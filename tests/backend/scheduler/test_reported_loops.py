@@ -45,7 +45,7 @@ def test_two_tasks_on_the_whole_cluster_do_not_alternate_too_often(policy: Polic
     """Kueue #13662, #7101: with equal claims each is the other's victim at once."""
     found = suspensions([job(1, 0, 8 * HOUR, 4), job(2, 1, 8 * HOUR, 4)], 4, policy)
     slices = 16 * HOUR / 6500
-    assert sum(found.values()) <= slices + 1  # the first one may be cut at its minimum
+    assert sum(found.values()) <= slices + 1  # the first slice may end at the minimum
 
 
 @pytest.mark.parametrize("policy", POLICIES)

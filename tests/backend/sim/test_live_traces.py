@@ -134,7 +134,7 @@ def test_a_log_tells_when_tasks_came_and_how_long_they_ran(tmp_path: Path) -> No
     begin = Begin(Policy(), replace(snap(nodes(1), old), endings=(Ending(second, 7.0),)))
     text = begin_line(begin) + "".join(pass_line(Pass(each, Plan(0, ()))) for each in shown)
     path = tmp_path / "decisions.jsonl"
-    path.write_text(text + '{"shown"')  # the server is at work
+    path.write_text(text + '{"shown"')  # the server is writing the last line
     trace = of(path)
     assert trace.format == "decisions"
     assert [(job.user, job.submit, job.duration) for job in trace.jobs] == [("u2", 0.0, 80.0)]

@@ -123,5 +123,5 @@ def test_metrics_that_are_shares_are_between_0_and_1(serial, make_job, facts) ->
     found = metrics(serial(jobs, nodes=1, label="x"))
     for key in ("occupancy", "saturation", "useful_share", "jain"):
         assert 0 <= found[key] <= 1 + 1e-9
-    assert found["saturation"] == pytest.approx(1)  # never idle while somebody waits
+    assert found["saturation"] == pytest.approx(1)  # no node is idle while a job waits
     assert found["jct_p50_h"] <= found["jct_p95_h"] <= found["jct_p99_h"]

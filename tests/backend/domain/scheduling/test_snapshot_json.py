@@ -87,7 +87,7 @@ def text(snapshot: Snapshot) -> str:
 @settings(max_examples=200, deadline=None)
 def test_a_snapshot_is_converted_to_json_and_back_without_loss(snapshot: Snapshot) -> None:
     again = parse(text(snapshot))
-    # repr tells 0, 0.0, -0.0 and nan apart; of sets it tells no order that means anything
+    # repr distinguishes 0, 0.0, -0.0 and nan; the order of sets in it has no meaning
     assert repr(replace(again, inactive_users=frozenset())) == repr(
         replace(snapshot, inactive_users=frozenset())
     )

@@ -228,7 +228,7 @@ def test_the_occupancy_of_a_node_is_the_highest_of_its_allocations() -> None:
     for run in (leaving, held):
         run.add(found.nodes["a"])
     assert (found.nodes["a"].occupancy, counts(found)) == (Occupancy.ALLOCATED, (2, 2))
-    # Amounts matter in packed groups only.
+    # Free resources matter in packed groups only.
     assert found.nodes["a"].free == found.nodes["a"].node_class.size
     held.clear()
     assert (found.nodes["a"].occupancy, counts(found)) == (Occupancy.RELEASING, (2, 3))

@@ -237,7 +237,7 @@ def test_only_tasks_that_can_be_suspended_in_time_pass_a_lifted_task(
 ) -> None:
     policy = replace(POLICY, patience_seconds=1000.0)
     filler = queued(2, 1, level, user=user, run_seconds=1e6)
-    urgent = running(9, "n01", HIGH, since=1000.0)  # expected to run for 3 000 s more
+    urgent = running(9, "n01", HIGH, since=1000.0)  # expected to run for another 3 000 s
     state = [nodes(2), urgent, queued(1, 2, created_at=NOW - 1500), filler]
     plan = SchedulerCache.from_snapshot(snap(*state, *[share("u2", part)] * part), policy).decide(
         NOW

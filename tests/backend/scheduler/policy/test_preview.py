@@ -20,7 +20,7 @@ from hai_backend.scheduler.policy.preview import Effect, preview
 from hai_backend.scheduler.testing import nodes, queued, running, snap
 
 HIGH, NORMAL = Priority.HIGH, Priority.NORMAL
-OLD = {"since": 90_000.0}  # past every slice and protection
+OLD = {"since": 90_000.0}  # longer than every slice and protection
 KINDS = (Start, Suspend, Wait)
 SETTINGS = (
     {"default_quota": 0},

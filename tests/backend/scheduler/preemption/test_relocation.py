@@ -12,7 +12,7 @@ from hai_backend.scheduler.policy.policy import Ranking
 from hai_backend.scheduler.testing import NOW, nodes, queued, running, snap
 
 LONG = 50_000.0  # more than any slice
-OLDER = Policy(ranking=Ranking.SUBMITTED)  # who has come last outranks nobody
+OLDER = Policy(ranking=Ranking.SUBMITTED)  # the task that was submitted last outranks no run
 
 
 def part(task: int, on: str, gpus: int = 2, since: float = LONG) -> SchedTask:

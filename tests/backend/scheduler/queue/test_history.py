@@ -75,7 +75,7 @@ def test_the_gittins_index_of_a_simple_case() -> None:
     after = STARTS[late] - STARTS[1] + WIDTHS[late] / 2
     assert index(1) == pytest.approx(1 / after, rel=1e-2)
     assert index(late) == pytest.approx(2 / WIDTHS[late], rel=1e-2)
-    assert index(late) > index(1)  # who has come so far has better odds than before
+    assert index(late) > index(1)  # a task that has run for so long is more likely to end
 
 
 def test_a_new_kind_uses_the_curves_of_coarser_kinds() -> None:
@@ -227,7 +227,7 @@ def test_curves_are_updated_a_few_at_a_time_the_coarsest_first() -> None:
     while steps[-1]:
         assert len(steps) < 10
         steps.append(history.rebuild(1))
-    assert len(steps) == 6  # two kinds, their name and size, their size, everybody
+    assert len(steps) == 6  # two kinds, name and size, size, all tasks
     assert [history.curve(kind).kind for kind in kinds] == [LIKE, LIKE[1:]]
 
 
@@ -270,7 +270,7 @@ def test_names_with_one_ending_do_not_displace_others() -> None:
     sweep(history, range(10_000))
     for _ in range(2):
         history.learn(("u", "seldom", 1, 8), 20.0)
-    assert history.curve(("u", "seldom", 1, 8)).kind == (1, 8)  # two endings are known of it
+    assert history.curve(("u", "seldom", 1, 8)).kind == (1, 8)  # it has only two endings
     assert history.curve(LIKE).kind == LIKE
 
 
@@ -298,7 +298,7 @@ def test_outdated_curves_stay_marked() -> None:
     for _ in range(50):
         history.learn(("w", "z", 5, 5), 9000.0)
     history.outdate()
-    assert history.rebuild(1)  # what holds for everybody
+    assert history.rebuild(1)  # the curve of all tasks
     history.outdate()
     assert history.rebuild(99)
     assert history.curve(LIKE) != before
