@@ -85,7 +85,7 @@ def write_state(file: BinaryIO, state: Any) -> None:
     layout = layout_of(state)
     file.write(layout.header)
     for tensor in layout.tensors:
-        file.write(memoryview(_bytes_of(tensor.cpu()).numpy()))
+        file.write(_bytes_of(tensor.cpu()).numpy().data)
 
 
 def unpack_state(memory: Buffer) -> Any:
