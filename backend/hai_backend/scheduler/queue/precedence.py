@@ -180,9 +180,10 @@ def _protection_ends(
 
 
 def protection_for_lost_work(task: SchedTask) -> float:
-    """Return for how long a run is protected from equals because earlier runs lost work: as long as that work took.
+    """Return for how long a run is protected from equals because earlier runs lost work.
 
-    Without this protection, equal tasks that do not save would suspend one another for ever.
+    The time is that of the lost work, a day at most. Without this protection, equal tasks that do not save would
+    suspend one another for ever.
     """
     return 0.0 if task.yields else min(task.lost_seconds, DAY)
 
