@@ -112,6 +112,7 @@ def steps(task: Task, events: Iterable[ev.Event], now: float, limits: Limits = D
 
 
 def _as_step(before: Task, event: ev.Event, transition: Transition, now: float) -> Step:
+    """Convert the result of a rule: number the revision, and make timeline events from the lines."""
     if transition.task == before:
         return Step(before, (), transition.instructions)
     run = getattr(
@@ -128,6 +129,7 @@ def _as_step(before: Task, event: ev.Event, transition: Transition, now: float) 
 
 
 def _describe(task: Task, run: Run, event: ev.Event) -> str:
+    """Describe a pair without a rule, with the state of the task."""
     ranks = ", ".join(f"{r.index}:{r.state.value}" for r in run.ranks)
     return (
         f"{type(event).__name__} has no rule in {run.state.value} (task {task.id} {task.state.value}, run {run.number},"

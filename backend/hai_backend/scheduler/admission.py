@@ -1,7 +1,7 @@
 """Decides which tasks compete for nodes.
 
-Tasks do not compete if their rows are invalid, if they are deferred, if their users are inactive, or if the nodes of
-their group can never meet their requests.
+A task does not compete if its row is invalid, if it is deferred, if its user is inactive, or if the nodes of its group
+cannot meet its request.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Refusal = tuple[WaitReason, str]
 
 
 def find_fault(task: SchedTask) -> str:
-    """Return what is wrong with the row of a queued task, or an empty text."""
+    """Say what is wrong with the row of a queued task, or return an empty text."""
     count, gpu, cpu, memory = task.node_count, task.gpu, task.cpu, task.memory
     if not (type(count) is type(gpu) is type(cpu) is type(memory) is int):
         return "node_count, gpu, cpu and memory must be integers."
@@ -67,6 +67,7 @@ class Admission:
         if fault := find_fault(task):
             self.refuse(task.id, fault)
             return False
+        # The first check is the quick one: usually all users are active.
         return not (self.inactive_users or self.stops) or not self.must_stop(task)
 
     def refuse(self, task_id: int, fault: str) -> None:
@@ -89,7 +90,7 @@ class Admission:
 
 
 class Feasibility:
-    """Decides whether the nodes of a group can meet a request, and whether the nodes that are usable now can."""
+    """Decides whether all nodes of a group together can meet a request, and whether the usable nodes alone can."""
 
     def __init__(self, group: str, exists: bool, nodes: Mapping[str, Node], pool: Pool) -> None:
         self._group, self._exists, self._nodes, self._pool = group, exists, nodes, pool
@@ -128,6 +129,7 @@ class Feasibility:
         return None
 
     def _ranks_in_group(self, request: Request) -> int:
+        """Return how many ranks of a request fit on all nodes of the group, usable or not."""
         if request not in self._max_ranks:
             named = (self._nodes[name] for name in request.node_names)
             classes = _count_classes(named) if request.node_names else self._classes

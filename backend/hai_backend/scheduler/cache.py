@@ -226,8 +226,8 @@ class SchedulerCache:
     def _fill(self, names: list[str]) -> None:
         """Add tasks to new groups.
 
-        The tasks are read in the order of their arrival, which is their order in memory. Reading them group by group
-        takes twice as long.
+        The tasks are read in the order of their arrival, which is their order in memory. To read them group by group
+        would take twice as long.
         """
         queued: dict[str, dict[object, list[SchedTask]]] = {name: {} for name in names}
         admit = self._admission.admit

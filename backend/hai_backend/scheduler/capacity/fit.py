@@ -69,6 +69,7 @@ def ranks_on(
 
 
 def _free_with(node: NodeInfo, occupancy: Occupancy, victims: Container[Allocation]) -> Resources:
+    """Return what is free on a node, now or after releases, and after the victims have left."""
     if occupancy is Occupancy.EMPTY:
         return node.free
     free = node.future_free
@@ -81,6 +82,7 @@ def _free_with(node: NodeInfo, occupancy: Occupancy, victims: Container[Allocati
 def _allocate_named(
     pool: Pool, request: Request, allocation: Allocation
 ) -> tuple[NodeInfo, ...] | None:
+    """Allocate the nodes that the task names if all of them are free."""
     nodes = [node for node in pool.nodes_for(request) if ranks_on(node, request, Occupancy.EMPTY)]
     return _allocate_all(nodes, allocation) if len(nodes) == request.count else None
 
@@ -94,6 +96,7 @@ def _allocate_whole(
 
 
 def _allocate_all(nodes: list[NodeInfo], allocation: Allocation) -> tuple[NodeInfo, ...]:
+    """Allocate these nodes, one for each rank."""
     for node in nodes:
         allocation.add(node)
     return tuple(nodes)
@@ -121,6 +124,7 @@ def _pick_empty(pool: Pool, request: Request, count: int) -> list[NodeInfo]:
 def _allocate_parts(
     pool: Pool, request: Request, allocation: Allocation
 ) -> tuple[NodeInfo, ...] | None:
+    """Allocate a part of a node to each rank, or return None."""
     chosen: list[NodeInfo] = []
     for _ in range(request.count):
         node = _least_loaded(pool, request) if request.spread else _best_fit(pool, request)
@@ -151,6 +155,7 @@ def _best_fit(pool: Pool, request: Request) -> NodeInfo | None:
 
 
 def _best_shared(pool: Pool, request: Request) -> NodeInfo | None:
+    """Return the occupied node that fits best, or None."""
     for gpus in sorted(gpus for gpus in pool.partly_free if gpus >= request.resources[0]):
         fitting = [
             node
@@ -163,6 +168,7 @@ def _best_shared(pool: Pool, request: Request) -> NodeInfo | None:
 
 
 def _smallest_empty(pool: Pool, request: Request) -> NodeInfo | None:
+    """Return an empty node of the smallest suitable size, or None."""
     return next(
         iter(_pick_empty(pool, request, min(1, pool.count(request, Occupancy.EMPTY)))), None
     )
@@ -171,6 +177,7 @@ def _smallest_empty(pool: Pool, request: Request) -> NodeInfo | None:
 def _promise_whole_nodes(
     pool: Pool, request: Request, allocation: Allocation
 ) -> tuple[NodeInfo, ...]:
+    """Allocate empty nodes, then nodes that are being released."""
     free = _pick_empty(pool, request, min(request.count, pool.count(request, Occupancy.EMPTY)))
     return _allocate_all(
         free + _pick_releasing(pool, request, allocation.task.id, request.count - len(free)),

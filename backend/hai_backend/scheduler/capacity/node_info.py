@@ -141,6 +141,7 @@ class NodeInfo:
             self.count()
 
     def _highest_occupancy(self) -> tuple[Occupancy, int]:
+        """Return the highest occupancy of the allocations, and the task for which the node is reserved."""
         if not self.allocations:
             return Occupancy.EMPTY, 0
         if len(self.allocations) == 1:

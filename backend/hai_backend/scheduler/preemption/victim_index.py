@@ -26,13 +26,14 @@ class VictimIndex:
         self._count(allocation, len(allocation.nodes))
 
     def remove(self, allocation: Allocation) -> None:
-        """Remove a run. Must be called before its rating or its nodes change."""
+        """Remove a run. Must be called before its precedence or its nodes change."""
         precedence = precedence_of(allocation)
         runs = self._levels[precedence.level]
         del runs[bisect_left(runs, (precedence.merit, allocation.task.id))]
         self._count(allocation, -len(allocation.nodes))
 
     def _count(self, allocation: Allocation, nodes: int) -> None:
+        """Add the nodes of a run, or subtract them, in the counts by level and protection."""
         key = (precedence_of(allocation).level, precedence_of(allocation).protection)
         self._nodes[key] = self._nodes.get(key, 0) + nodes
 

@@ -117,6 +117,7 @@ class History:
             self._count(kind, bin_of(seconds))
 
     def _count(self, kind: Kind, last: int) -> None:
+        """Count an ending in its bin."""
         counts = self._counts.get(kind) or self._rare_counts.pop(kind, None) or _Counts([0] * BINS)
         counts.total += 1
         counts.ended[last] += 1
@@ -184,10 +185,12 @@ def _with_coarser(kind: Kind) -> tuple[Kind, ...]:
 
 
 def _coarser(kind: Kind) -> Kind:
+    """Return the next coarser kind."""
     return kind[1:] if len(kind) > 2 else ()
 
 
 def _mixed(kind: Kind, counts: _Counts, coarser: Curve) -> Curve:
+    """Return the curve of a kind: its own hazards, mixed bin by bin with those of the coarser kind."""
     hazards, reached = [], counts.total
     for ended, hazard in zip(counts.ended, coarser.hazards, strict=True):
         hazards.append(min(0.999999, (ended + _WEIGHT * hazard) / (reached + _WEIGHT)))
@@ -196,6 +199,7 @@ def _mixed(kind: Kind, counts: _Counts, coarser: Curve) -> Curve:
 
 
 def _curve(hazards: Iterable[float], kind: Kind = (), endings: int = 0) -> Curve:
+    """Return the curve with these hazards."""
     hazards = tuple(hazards)
     beyond = accumulate((1 - hazard for hazard in hazards), mul)
     return Curve(hazards, tuple(beyond), kind, endings)

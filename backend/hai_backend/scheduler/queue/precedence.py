@@ -87,6 +87,7 @@ def compute_run_precedence(
     level, demotion = effective_level(task, policy, now)
     lifted = began - wait_began_at(task) >= policy.patience_seconds and not task.spot
     end = began + slice_left(task, policy)
+    # A demoted run keeps its nodes for its whole slice against tasks of its new level.
     demoted = level < run_level(task, policy) and not task.spot
     least = max(end if demoted else began, began + protection_for_lost_work(task))
     ends = _protection_ends(task, policy, began, least)

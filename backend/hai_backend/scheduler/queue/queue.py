@@ -127,6 +127,7 @@ class Queue:
         line.add(entry)
 
     def _line(self, entry: QueueEntry) -> Line:
+        """Return the line of a task. Create it if it does not exist."""
         name = (entry.request, entry.share)
         line = self._lines.get(name)
         if line is None:
@@ -139,6 +140,7 @@ class Queue:
         self._lane(self._line(first), first).extend(batch)
 
     def _lane(self, line: Line, entry: QueueEntry) -> list[QueueEntry]:
+        """Return the lane of a task in a line. Create it if it does not exist."""
         name = entry.lane
         lane = line.lanes.get(name)
         if lane is None:
@@ -147,6 +149,7 @@ class Queue:
         return lane
 
     def _of(self, entry: QueueEntry) -> dict[str, _UserLanes]:
+        """Return the lanes of tasks like this one by user: AUTO, or fixed levels."""
         return self._autos if entry.task.priority is Priority.AUTO else self._fixed_level
 
     def users(self) -> Iterator[str]:
