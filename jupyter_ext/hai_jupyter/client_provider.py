@@ -1,8 +1,7 @@
 """The connection of this Jupyter server to the platform.
 
-It is opened on first use, in the running loop, so never before a fork. `hai up` may give a server a new address and
-a new
-token, so the profile is read again at each use, and a changed profile gets a new client.
+It is opened on first use, in the running loop, so never before a fork. `hai up` may give a server a new address and a
+new token, so the profile is read again at each use, and a changed profile gets a new client.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from hai.client.profile import Profile
 
 
 class ClientProvider:
-    """Provides the client. The token stays here: answers to the page contain nothing of the profile."""
+    """Provides the client. Answers to pages never contain a part of the profile, so the token stays here."""
 
     def __init__(
         self,

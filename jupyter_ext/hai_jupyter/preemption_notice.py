@@ -53,6 +53,6 @@ def read_notice(path: Path) -> dict[str, Any] | None:
 
 
 async def report_saved() -> None:
-    """Tell the agent that it need not wait: everything is saved. An agent that does not answer is ignored."""
+    """Tell the agent that everything is saved. An agent that does not answer is ignored."""
     with suppress(AgentError):
         await asyncio.to_thread(current().request, "saved", _CALL_SECONDS)

@@ -1,6 +1,6 @@
-"""Saves submitted files as text, so that the next submission can show what has changed.
+"""Saves submitted files as text, so that the form of the next submission can show what has changed.
 
-The texts are in the data directory of Jupyter, one file for each submitted name; nothing else depends on them.
+The texts are in the data directory of Jupyter, one file for each submitted name. Only that display uses them.
 """
 
 from __future__ import annotations

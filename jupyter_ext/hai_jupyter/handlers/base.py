@@ -90,7 +90,7 @@ def to_json_value(message: Message, *, whole: bool = False) -> dict[str, Any]:
 
 
 def answers(method: Method) -> Callable[..., Awaitable[None]]:
-    """Send what the method returns as JSON, and what it raises as an error that the page understands."""
+    """Send the result of the method as JSON, and its exception as an error of the page's format."""
 
     @authenticated
     @authorized

@@ -44,7 +44,7 @@ class Socket(WebSocketMixin, WebSocketHandler, JupyterHandler):
         self._feed_task = asyncio.ensure_future(self._feed_and_close(*arguments))
 
     def on_message(self, message: str | bytes) -> None:
-        """Ignore messages: a page puts all that it requests into the URL."""
+        """Ignore messages, because a page puts its whole request into the URL."""
 
     def on_close(self) -> None:
         if self._feed_task is not None:
@@ -62,7 +62,7 @@ class Socket(WebSocketMixin, WebSocketHandler, JupyterHandler):
             return
         except Exception:
             self.log.exception("the live updates of a page have ended")
-        finally:  # a page whose socket is closed opens another one
+        finally:  # a page opens a new socket after its socket closes
             self.close()
 
 

@@ -22,9 +22,7 @@ _REQUEST_NAMESPACE = uuid.UUID("0b7d1f3a-02b1-4b77-93f5-7b5f6bd1c0de")
 
 
 class DraftHandler(Handler):
-    """The draft with which the form begins. Like all handlers here, it reads storage in a thread, because storage may
-    be slow.
-    """
+    """The draft with which the form begins. All handlers here read storage, which may be slow, in a thread."""
 
     @answers
     async def get(self) -> Any:
@@ -115,7 +113,9 @@ class SchemaHandler(Handler):
 async def _spec(handler: Handler, *, write: bool) -> TaskSpec:
     data = handler.body()
     text = data.get("yaml")
-    if text is None or write:  # with a task file, too, the copy of a notebook must exist
+    if (
+        text is None or write
+    ):  # a submission needs the copy of the notebook even with an edited task file
         source = submission.read_source(data) if "path" in data or text is None else None
         if source is not None:
             python = await submission.runner_python(handler.client)

@@ -1,8 +1,7 @@
 """Reads environments from the files of haienv (docs/contributing/environments.md), so that Jupyter can offer kernels.
 
 Files of other users may be hostile: only regular files of a bounded size are read, no link is followed except
-`current`,
-whose form is checked, and a file that cannot be parsed is ignored.
+`current`, whose form is checked, and a file that cannot be parsed is ignored.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def default_root() -> Path:
 
 
 def ready(root: Path) -> Iterator[Environment]:
-    """Yield the environments that can be used, by owner and name. The bytes that are read of one owner are limited."""
+    """Yield the environments that can be used, by owner and name. The number of bytes read per owner is limited."""
     for owner in _directories(root):
         remaining_bytes = _MAX_OWNER_BYTES
         for name in _directories(root / owner):
@@ -96,7 +95,7 @@ def _current_layer(environment: Path) -> Path | None:
 
 
 def _can_start(described: dict[str, Any], layers: list[Path]) -> bool:
-    """Return whether haienv would start a kernel in it: the machine fits, and all layers are readable."""
+    """Return whether haienv would start a kernel in the environment: the machine fits, and all layers are readable."""
     machine_fits = str(described.get("platform", "")).endswith(os.uname().machine)
     return (
         (machine_fits or not described.get("platform"))

@@ -23,7 +23,7 @@ def kernel_dir() -> Iterator[Path]:
     """Create a directory with a short path for the sockets of one kernel; remove it at the end."""
     rank_directory, directory = _rank_directory(), None
     if rank_directory is not None:
-        with suppress(OSError):  # it may not be writable
+        with suppress(OSError):  # the directory may not be writable
             directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=rank_directory))
     directory = directory or _make_short()
     try:
@@ -46,7 +46,7 @@ def _make_short() -> Path:
 
 
 def _link_short(directory: Path) -> Path:
-    """Create a short directory; a link to it tells the platform to remove it, too."""
+    """Create a directory with a short path. The platform finds it by a link, and removes it as well."""
     short = _make_short()
     (directory / "short").symlink_to(short)
     return short

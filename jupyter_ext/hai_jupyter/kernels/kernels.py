@@ -1,8 +1,7 @@
 """Offers a kernel for every environment of haienv; the list is read whenever Jupyter asks for it.
 
 Jupyter has one manager of kernel specs, which it makes before extensions are loaded and whose class the user may
-choose.
-Therefore a class is put before that class.
+choose. Therefore a class is derived from that class at run time.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class EnvironmentKernels(Manager):
     environments_root: Path
 
     def find_kernel_specs(self) -> dict[str, str]:
-        """Return the names of kernels with the directories of their logos; an installed kernel wins."""
+        """Return the names of kernels with the directories of their logos. An installed kernel takes precedence."""
         return {name: str(RESOURCES) for name in self._environments()} | super().find_kernel_specs()
 
     def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
@@ -46,7 +45,7 @@ class EnvironmentKernels(Manager):
 
 
 def add_environments(manager: Any, root: Path) -> None:
-    """Make a manager offer environments, too."""
+    """Make a manager also offer environments."""
     kind = type(manager)
     manager.__class__ = type(kind.__name__, (EnvironmentKernels, kind), {})
     manager.environments_root = root

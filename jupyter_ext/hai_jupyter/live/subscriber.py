@@ -59,7 +59,7 @@ class Subscriber:
         return self._frame(ids, names, facts)
 
     async def next_within(self, seconds: float) -> str:
-        """Return the next frame; an empty one after a time, so that the page does not take the connection for dead."""
+        """Return the next frame, or an empty one after a time, so that the page knows that the connection is alive."""
         try:
             async with asyncio.timeout(seconds):
                 return await self.next()

@@ -1,4 +1,4 @@
-"""Caches the current use of tasks for list columns: one request at a time, however many pages show them."""
+"""Caches the current usage of tasks for list columns: one request at a time for all pages together."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def find_notebook(task: Task) -> tuple[str, int, PurePosixPath] | None:
 
 
 async def download(client: Client, task: Task, contents_paths: ContentsPaths) -> str:
-    """Save the notebook beside the original if that is known, else below the root. Raises NotFound."""
+    """Save the notebook next to its original, or below the root if the original is unknown. Raises NotFound."""
     notebook = find_notebook(task)
     if notebook is None:
         raise NotFound(f"task {task.id} makes no notebook in a directory of its own")

@@ -71,7 +71,7 @@ def new_notebook(cells: Sequence[Any], metadata: Mapping[str, Any]) -> Any:
 
 
 def write(notebook: Any, path: Path) -> None:
-    """Write a notebook atomically: a reader never sees half of it."""
+    """Write a notebook atomically: a reader never sees a part of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(to_text(notebook).encode(), path)
 

@@ -76,7 +76,7 @@ def _rewrite(source: str, choice: Choice) -> tuple[str, list[tuple[int, str]]]:
         start, count = match.start_line, len(lines) - len(after) + 1
         old = lines[start : start + count]
         specials.append((start + 1 + removed, old[0].strip()))
-        if choice == "skip":  # `pass` takes its place: it may be the only statement of a block
+        if choice == "skip":  # `pass` replaces a line that may be the only statement of a block
             indent = old[0][: len(old[0]) - len(old[0].lstrip())]
             after[start : start + 1] = [
                 f"{indent}pass  # {' '.join(line.strip() for line in old)}\n"

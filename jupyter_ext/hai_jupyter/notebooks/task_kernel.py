@@ -14,7 +14,7 @@ from jupyter_core.paths import jupyter_runtime_dir
 
 
 class TaskKernelSpecs(KernelSpecManager):
-    """Maps every Python kernel to the Python of the task: a notebook may name a kernel of its author's laptop."""
+    """Maps every Python kernel to the Python of the task. A notebook may name a kernel of its author's computer."""
 
     def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
         """Return the spec of a kernel. Raises NoSuchKernel for a language that is not installed."""
@@ -32,9 +32,8 @@ class TaskKernelSpecs(KernelSpecManager):
 class TaskKernelManager(AsyncKernelManager):
     """A kernel manager with these specs. Its kernel listens on unix sockets, so nobody else on the node can reach it.
 
-    The sockets are in JUPYTER_RUNTIME_DIR. Jupyter would put them into the working directory, with the same names
-    for each
-    kernel that is started there.
+    The sockets are in JUPYTER_RUNTIME_DIR. Jupyter would put them into the working directory, with the same names for
+    each kernel that is started there.
     """
 
     def __init__(self, **options: Any) -> None:

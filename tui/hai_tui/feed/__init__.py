@@ -1,1 +1,1 @@
-"""Streams of the server and what they say, as values: a stream that reconnects, and models that apply its answers."""
+"""Reconnecting streams of the server, and models that store their answers."""

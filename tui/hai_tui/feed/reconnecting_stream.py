@@ -17,7 +17,7 @@ FINAL = (Invalid, NotFound)
 
 
 class ReconnectingStream(Generic[Answer]):
-    """Opens a stream, passes its answers on, and opens it again where it broke off.
+    """Opens a stream, passes on its answers, and opens it again after a loss.
 
     `open` is called for each attempt, so it can resume after the answers that the reader already has. It must raise
     Unreachable at the first loss (`patience=0` with hai.client), so that the link can show the loss.

@@ -39,13 +39,13 @@ class TaskModel:
         return self._tasks.get(id)
 
     def waiting(self, task: Task) -> Waiting:
-        """Return why a task waits and its place in the queue, from the last answer of ListQueue if it was in there."""
+        """Return why a task waits and its place in the queue. The last answer of ListQueue takes precedence."""
         has_started = task.state in (TASK_STATE_RUNNING, TASK_STATE_FINISHED)
         return task.waiting if has_started else self._waiting_by_id.get(task.id, task.waiting)
 
     def apply_queue(self, queue: Iterable[Task]) -> set[int]:
-        """Store an answer of ListQueue; return the ids whose place or reason changed. Tasks themselves do not have
-        them.
+        """Store an answer of ListQueue; return the ids whose place or reason changed. Such a change gives a task no
+        new version.
         """
         waiting_by_id = {task.id: task.waiting for task in queue}
         changed = {

@@ -1,7 +1,7 @@
 """Fields of a task that lists read ten thousand times for each key press, as plain values.
 
 They are read once per version of a task, because access to a protobuf field costs ten times as much. This module does
-not load protobuf: the app paints its first screen before it does.
+not import protobuf, because the app paints its first screen before protobuf is loaded.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class Field:
     name: str
     value: Callable[[Item], str] = lambda item: ""
     choices: tuple[str, ...] = ()  # completed while the user types
-    violation: str = ""  # the server's name of the field; empty if it is the same
+    violation: str = ""  # the server's name of the field; empty if equal to `name`
 
 
 IS_GROUP = Field("subject_is_group", lambda item: "no", YES_NO)
@@ -134,7 +134,7 @@ class Verb:
     send: Callable[[Client, Any], Awaitable[Any]]
     make: Callable[[Item, Answers], Any] = lambda item, answers: item
     fields: tuple[Field, ...] = ()
-    new: bool = False  # creates an item, so it needs none under the cursor
+    new: bool = False  # creates an item, so the cursor need not be on one
     needs_confirmation: bool = False  # asks yes or no first
     word_to_type: Callable[[Item], str] | None = None  # asks the user to type this word first
     right: str = ""
@@ -151,7 +151,7 @@ def delete_verb(
     right: str = "",
     role: str = "",
 ) -> Verb:
-    """Return the verb on ctrl+d, which asks before it removes the item."""
+    """Return the verb on ctrl+d, which asks before it deletes the item."""
     return Verb("ctrl+d", name, send, needs_confirmation=True, right=right, role=role)
 
 

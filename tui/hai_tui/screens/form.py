@@ -1,6 +1,4 @@
-"""A dialog with a form: one line for each field, errors beside them. It closes once the server has accepted the
-answers.
-"""
+"""A dialog with a form: one line for each field, errors beside them. It closes when the server accepts the answers."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class Page(Screen[None]):
         return " ".join((self.entry.title, *self.arguments))
 
     def accepts_arguments(self, arguments: Sequence[str]) -> bool:
-        """Return True if the page shows what the arguments request; the page may switch to that part of it."""
+        """Return True if the page already shows what the arguments request. It may switch to another of its parts."""
         return self.arguments == tuple(arguments)
 
     def actions(self) -> Sequence[Action]:
@@ -100,8 +100,8 @@ class Page(Screen[None]):
         """Hook: the state of the connection has changed."""
 
     def refused(self, error: HaiError) -> None:
-        """Hook: the server refuses what the page wants to show. The status line keeps the error after the
-        notification.
+        """Hook: the server refuses the request for the page's content. The status line keeps the error, because the
+        notification disappears.
         """
         self.hai.fail(error)
         message = text("refused", message=error.message)
@@ -164,8 +164,8 @@ class Page(Screen[None]):
         return refusal(action, self.hai.caller, readonly=self.hai.options.readonly)
 
     async def on_key(self, event: events.Key) -> None:
-        """Run the action of a key that no widget has handled. A key typed after one that opened a page goes to that
-        page.
+        """Run the action of a key that no widget has handled. If an earlier key has opened another page, pass the key
+        on to that page.
         """
         if not self.is_on_top:
             event.stop()
@@ -189,9 +189,8 @@ class Page(Screen[None]):
     async def _run_widget_binding(self, key: str) -> bool:
         """Run the binding of the focused widget, or of a widget around it; return False if there is none.
 
-        Textual would run it after the page's own actions. Here it runs first, so that an action typed after `j`
-        applies to the
-        row to which `j` moves.
+        Textual would run it after the page's own actions. Here it runs first, so that an action typed after `j` applies
+        to the row to which `j` moves.
         """
         widget: Widget | None = self.focused
         while widget is not None and widget is not self:
@@ -210,7 +209,9 @@ class Page(Screen[None]):
         if question:
             self.start(self._after_confirmation(self.confirm(question), action))
             return
-        work = action.handler()  # at once: the keys that follow belong to a prompt that it opens
+        work = (
+            action.handler()
+        )  # immediately, because the next keys belong to a prompt that it opens
         if isawaitable(work):
             self.start(work)
 
@@ -231,7 +232,7 @@ class Page(Screen[None]):
             self.hai.fail(error)
 
     def ask(self, dialog: Dialog[Answer]) -> Awaitable[Answer]:
-        """Open a dialog and return its answer. It opens at once, because the keys that follow belong to it."""
+        """Open a dialog and return its answer. The dialog opens immediately, because the next keys belong to it."""
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self.app.push_screen(dialog, answer.set_result)  # type: ignore[arg-type]
         return asyncio.shield(answer)  # the caller may be cancelled before the answer comes

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class PlainCheckbox(Checkbox):
-    """A checkbox that shows its state by a character; that of Textual shows it only by colour."""
+    """A checkbox that shows its state by a character. Textual's checkbox shows it only by colour."""
 
     BUTTON_INNER = property(lambda self: "X" if self.value else " ")
 

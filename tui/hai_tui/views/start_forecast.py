@@ -43,7 +43,7 @@ def _seconds(stamp: Timestamp) -> float:
     return stamp.seconds + stamp.nanos / 1e9
 
 
-# Intervals are widened to whole minutes, because the prediction is not more exact.
+# Intervals are widened to whole minutes, because predictions are not more precise.
 
 
 def _floor(stamp: Timestamp) -> int:

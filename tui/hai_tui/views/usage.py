@@ -1,4 +1,4 @@
-"""Series of use as table rows: a sparkline, the mean and the maximum of each."""
+"""Series of usage as table rows: a sparkline, the mean and the maximum of each."""
 
 from __future__ import annotations
 

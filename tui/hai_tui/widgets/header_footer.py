@@ -97,7 +97,7 @@ class Banner(Widget):
 
 
 class StatusLine(Widget):
-    """One line that the page writes, such as counts, the filter, or a request that is under way."""
+    """A line of the page, such as counts, the filter, or a request in progress."""
 
     DEFAULT_CSS = """
     StatusLine { height: 1; background: $surface; padding: 0 1;

@@ -2,7 +2,7 @@
 
 Textual and Rich read `[red]`, `[/b]` and `[@click=app.quit]` in every `str` as markup, and raise an error where it is
 invalid; names of tasks, nodes, tags and groups, messages and log lines may contain such text. The app therefore uses
-every widget that takes a `str` in the form that it has here. tests/tui/widgets/test_plain.py checks that.
+the classes of this module for every widget that takes a `str`. tests/tui/pages/test_plain.py checks this.
 """
 
 from __future__ import annotations

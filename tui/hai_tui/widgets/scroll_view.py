@@ -1,7 +1,6 @@
 """The base class of tables and logs: a view with rows that scrolls.
 
-It differs from Textual's ScrollView in two ways. More rows do not lay out the whole screen again, and a scroll bar
-that
+It differs from Textual's ScrollView in two ways. More rows do not lay out the whole screen again, and a scroll bar that
 appears after scrolling shows the right position.
 """
 

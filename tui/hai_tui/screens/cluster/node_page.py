@@ -139,7 +139,7 @@ class NodePage(NodeActionsPage):
             self.refresh_frame()
 
     def refresh_frame(self) -> None:
-        """Draw the card again, too: it depends on the caller, whose name may become known later."""
+        """Also draw the card again, because it depends on the caller, whose name may become known later."""
         super().refresh_frame()
         if self.is_ready and self._node is not None:
             self._draw(self._node)

@@ -1,6 +1,5 @@
 """The page that submits a task, as a form and as yaml. While the user types, the server says what is wrong with the
-task
-and when it would start.
+task and when it would start.
 
 `:submit` begins with the task that was submitted last, `:submit 12` with task 12.
 """

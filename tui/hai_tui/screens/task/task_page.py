@@ -268,7 +268,7 @@ class TaskPage(TaskActionsPage):
             self._draw_overview()
 
     def _tick(self) -> None:
-        """Draw what changes with time alone."""
+        """Draw the parts that change with time, such as ages."""
         from hai_tui.screens.task import text as task_text
 
         detail, now = self.detail, self.hai.now()
@@ -300,7 +300,7 @@ class TaskPage(TaskActionsPage):
         return Syntax(self._yaml(), "yaml", theme=theme, background_color="default", word_wrap=True)
 
     def _cursor_summary(self) -> str:
-        """Return the text for which the row under the cursor may have no room."""
+        """Return the full text of the row under the cursor, for which the row may have no room."""
         if self._tab == "timeline":
             return self.detail.event_summary(self._table("timeline").cursor_id or 0)
         if self._tab == "runs":

@@ -134,7 +134,7 @@ def overview(
 
 
 def _failure_lines(run: Run, tones: Tones) -> list[RenderableType]:
-    """Return which rank failed first, how, its last lines and the likely cause; an empty list without a failure."""
+    """Return the first failed rank, its last lines and the likely cause; an empty list without a failure."""
     rank = first_failed_rank(run)
     if rank is None:
         return []

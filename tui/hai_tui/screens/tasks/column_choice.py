@@ -35,7 +35,7 @@ def select_columns(columns: Iterable[Column], keys: Sequence[str]) -> list[Colum
 
 
 class CheckboxList(SelectionList[str]):
-    """A list of checkboxes that shows ticks by a character; that of Textual shows them only by colour."""
+    """A list of checkboxes that shows ticks by a character. Textual's list shows them only by colour."""
 
     def render_line(self, y: int) -> Strip:
         """Draw the line without a character in a box that is not ticked."""

@@ -200,7 +200,7 @@ class TaskListPage(TaskActionsPage):
         run_in_background(self, load_older, group="older", exclusive=True)
 
     async def _load_older(self, filter: Filter) -> None:
-        """Load matching tasks that are not loaded yet. A new filter cancels the worker and its answer."""
+        """Load matching tasks that are not loaded yet. A new filter cancels the request."""
         session = self.hai.session
         try:
             client = await session.client()

@@ -241,7 +241,7 @@ def _sort_of(stored_sort: str) -> tuple[str, bool]:
 
 
 def _write_csv(path: Path, columns: Sequence[Column], rows: Iterable[Any], now: float) -> None:
-    """Write the visible cells as csv. A leading character that a spreadsheet would take for a formula is quoted."""
+    """Write the visible cells as csv. A leading character that starts a formula in spreadsheets is quoted."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow([column.key for column in columns])

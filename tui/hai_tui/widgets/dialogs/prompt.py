@@ -100,10 +100,10 @@ class Prompt(Horizontal):
         line.changed = question.changed
         line.cursor_position = len(question.value)
         self.display, self._replaced.display = True, False
-        self.screen.set_focus(line)  # at once: the keys that follow belong to the line
+        self.screen.set_focus(line)  # immediately, because the next keys belong to the line
 
     def accepts(self, event: events.Key) -> bool:
-        """Take a key that was typed after `ask` but arrived before the line had the keyboard; return whether it was."""
+        """Take a key typed after `ask` that arrives before the line has the focus. Return whether the key was taken."""
         line = self.query_one(_Line)
         is_late = self.question is not None and line.accepts(event)
         if is_late:
@@ -111,7 +111,7 @@ class Prompt(Horizontal):
         return is_late
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Keep the message from the page: `changed` was called already."""
+        """Stop the message, because `changed` was already called."""
         event.stop()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:

@@ -78,12 +78,12 @@ class FormLine(Vertical):
             self.input.cursor_position = len(value)
 
     def set_choices(self, choices: Sequence[str]) -> None:
-        """Complete these words while the user types."""
+        """Set the words that the line completes while the user types."""
         self.input.suggester = SuggestFromList(choices, case_sensitive=False)
         self.input.placeholder = " | ".join(choices)
 
     def show_error(self, message: str) -> None:
-        """Show an error; an empty one shows the hint. A line whose page is closed has no label and stays as it is."""
+        """Show an error, or the hint if the error is empty. Does nothing once the page is closed."""
         for label in self.query(".about").results(Label):
             label.update(f"✗ {message}" if message else self._hint)
             label.set_class(bool(message), "wrong")

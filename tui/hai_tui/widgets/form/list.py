@@ -1,4 +1,4 @@
-"""Lines of a form for a list. The last line is always empty; text in it becomes one more element."""
+"""Lines of a form for a list. The last line is always empty; text in it becomes a new element."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Input fields that handle keys in the order in which they were typed.
 
-Textual handles a key such as backspace in the page, after the field. Over a slow line, letters typed after that key
-may
-be in the field by then. These fields handle such keys themselves.
+Textual handles a key such as backspace in the page, after the field. Over a slow line, letters typed after that key may
+already be in the field then. These fields handle such keys themselves.
 """
 
 from __future__ import annotations

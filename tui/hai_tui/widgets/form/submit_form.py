@@ -55,7 +55,7 @@ class SubmitForm(VerticalScroll, can_focus=False):
         self.screen.set_focus(self._lines["name"].input)
 
     def set_choices(self, path: str, choices: Sequence[str]) -> None:
-        """Complete these words in a line while the user types."""
+        """Set the words that a line completes while the user types."""
         self._lines[path].set_choices(choices)
 
     def show_spec(self, spec: TaskSpec) -> None:

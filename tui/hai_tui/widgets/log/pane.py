@@ -180,7 +180,7 @@ class LogPane(Vertical):
         self.view.to_start()
 
     async def toggle_follow(self) -> None:
-        """Stay at the end while lines come, or no longer do so."""
+        """Switch following on or off."""
         if self.view.following:
             self.view.following = False
             self.update_heading()

@@ -26,7 +26,7 @@ from hai_tui.widgets.scroll_view import SizedScrollView
 
 
 class LogView(SizedScrollView, can_focus=True):
-    """Shows a window of a log. While `following` is true, it stays at the end as lines come; scrolling up ends that."""
+    """Shows a window of a log. While `following` is true, it scrolls to new lines; scrolling up ends following."""
 
     DEFAULT_CSS = """
     LogView { height: 1fr; background: $background; scrollbar-size-vertical: 1;

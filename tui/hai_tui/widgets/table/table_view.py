@@ -1,10 +1,8 @@
 """Shows a table with any number of rows; only visible cells are formatted.
 
 Rows are ids; `row_of` returns the content of a row when it is drawn. A drawn line is cached until its content, its
-style
-or an age in it changes, so moving, filtering and laying out draw cached lines. (Textual's own DataTable takes
-seconds at
-10 000 rows.)
+style or an age in it changes, so moving, filtering and laying out draw cached lines. (Textual's own DataTable takes
+seconds at 10 000 rows.)
 """
 
 from __future__ import annotations
