@@ -1,6 +1,6 @@
 """Provides a private directory for the sockets of a kernel, instead of the directory of its notebook.
 
-In a task this is the directory of the rank, which the platform removes when the rank has ended, however it ended.
+In a task, it is inside the rank's own directory, which the platform always removes after the end of the rank.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _make_short() -> Path:
 
 
 def _link_short(directory: Path) -> Path:
-    """Create a directory with a short path. The platform finds it by a link, and removes it as well."""
+    """Create a directory with a short path, and a link to it in `directory`, by which `_remove` finds it."""
     short = _make_short()
     (directory / "short").symlink_to(short)
     return short
