@@ -1,4 +1,4 @@
-"""Selects and sorts the items of a list. After a change it evaluates only the changed items. Pure.
+"""Selects and sorts the items of a list. After a change it evaluates only the changed items. Does no input or output.
 
 Items that the filter hides stay sorted, too, so that a new filter only has to select.
 """

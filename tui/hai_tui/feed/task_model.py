@@ -1,4 +1,4 @@
-"""The tasks that the app knows, by id. Pure: it applies answers in any order and any number of times.
+"""The tasks that the app knows, by id. Answers may arrive in any order and more than once. Does no input or output.
 
 Two sources fill it: the watch (unfinished tasks, then changes) and pages of the list (older tasks).
 A later version of a task is never replaced by an earlier one, so reconnecting can neither double nor lose a task.

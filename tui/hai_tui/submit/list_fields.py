@@ -1,4 +1,4 @@
-"""Lists of a spec as lines of a form, one line for each element. Pure.
+"""Lists of a spec as lines of a form, one line for each element. Does no input or output.
 
 Examples: `SEED=7` (a variable), `board http 6006 tensorboard` (a service), `12:ended` (a task to wait for).
 """

@@ -1,4 +1,4 @@
-"""The content of the tabs of a task's page: texts and cards. Pure."""
+"""The content of the tabs of a task's page: texts and cards. Does no input or output."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The rows of a table, its cursor and its marks, all by id. Pure.
+"""The rows of a table, its cursor and its marks, all by id. Draws nothing.
 
 Cursor and marks belong to ids, not to positions, so that they stay where the user put them while rows come, go and
-change order. Until the user moves the cursor, it stays on the first row.
+change order. The cursor stays on the first row until the user moves it.
 """
 
 from __future__ import annotations
