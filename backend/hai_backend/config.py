@@ -27,54 +27,55 @@ class Settings:
 
     home: Path
     cluster: str = "local"
-    listen: str = "127.0.0.1:0"  # port 0: the port of the last start, or a free one
+    listen: str = "127.0.0.1:0"  # port 0 means the port of the last start, else a free port
     advertise: str = ""  # HOST or HOST:PORT where other servers and agents reach this one
     servers: str = ""  # addresses of all servers, separated by commas; agents try them in turn
     shared: str = ""  # directory that several servers share; empty means `home`
-    run_token_key: str = (
-        ""  # file with the key of run tokens; if empty, a key is created in `shared`
-    )
+    # file with the key of run tokens; if empty, the first server creates a key in `shared`
+    run_token_key: str = ""
     database: str = ""  # URL; empty means SQLite in `home`
-    # like `listen`, for browsers that use services of tasks; empty disables them
+    # address, like `listen`, for browsers that use services of tasks; if empty, browsers cannot use services
     http_listen: str = "127.0.0.1:0"
     # URL of `http_listen` for browsers, such as https://hai.example.org; each task has a host name below it
     http_url: str = ""
-    http_paths: bool = False  # tasks are paths below http_url, for sites without a wildcard name
-    tls_cert: str = ""
-    tls_key: str = ""
-    tls_ca: str = ""  # authority that signed certificates of servers; empty means tls_cert
-    insecure: bool = False  # allow plaintext off loopback
+    # each task has a path below http_url instead of a host name, for sites without a wildcard DNS name
+    http_paths: bool = False
+    tls_cert: str = ""  # file with the certificate of the server (PEM); empty disables TLS
+    tls_key: str = ""  # file with the private key of the certificate (PEM)
+    # file with the authority that signed the certificates of all servers; empty means tls_cert
+    tls_ca: str = ""
+    insecure: bool = False  # allow unencrypted connections from other machines
     metrics_port: int = 0  # 0 disables metrics
     metrics_host: str = "127.0.0.1"  # address of /metrics, which needs no token
     admin: str = ""  # name of the first user; empty means the unix user
-    nodes: int = 4  # nodes that this machine is divided into
-    gpus_per_node: int = 0  # declared (simulated) when the machine has no GPUs of its own
-    groups: Mapping[str, int] = field(default_factory=dict)  # group -> nodes; replaces `nodes`
-    default_quota: int = -1  # nodes per user, group and level without a quota; -1 means unlimited
-    resync_seconds: float = 30.0
+    nodes: int = 4  # number of nodes into which this machine is divided
+    gpus_per_node: int = 0  # simulated GPUs of each node if the machine has no GPUs
+    # numbers of nodes by node group; replaces `nodes`
+    groups: Mapping[str, int] = field(default_factory=dict)
+    # nodes that a user without a quota may use per group and level; -1 means no limit
+    default_quota: int = -1
+    resync_seconds: float = 30.0  # longest time between two scheduling passes
     log_bytes_per_rank: int = 256 * 1024 * 1024
-    node_ports_from: int = (
-        30_000  # first port that the cluster assigns to services of type NodePort
-    )
+    # first and last port that the Kubernetes cluster assigns to services of type NodePort
+    node_ports_from: int = 30_000
     node_ports_to: int = 32_767
-    image_check: str = ""  # off, warn or require; empty means off with processes, warn with pods
-    # see launch/kubernetes/options.py; without it, tasks run as local processes
+    # off, warn or require; empty means off for local processes and warn for pods
+    image_check: str = ""
+    # options of launch/kubernetes/options.py; if empty, tasks run as local processes
     kubernetes: Mapping[str, Any] = field(default_factory=dict)
-    environments: str = ""  # directory of haienv; empty: see environment_root
-    environment_copies: str = (
-        ""  # local directory of nodes for unpacked environments; empty disables copies
-    )
+    environments: str = ""  # directory of environments; for the default see environment_root
+    # directory on the local disk of each node for unpacked environments; empty disables copies
+    environment_copies: str = ""
     environment_copies_bytes: int = 50 * 1024**3  # limit of the copies of one account on a node
     workspace_bytes: int = 0  # limit of all workspaces of a user; 0 means no limit
     workspace_days: int = 30  # how long overwritten files can be restored
     record_decisions: bool = False  # record scheduling passes in `home`/decisions.jsonl
-    # longest life of a dev container by kind (shared, dedicated, spot); no limit for kinds without an entry
+    # longest lifetime of dev containers by kind (shared, dedicated, spot); a kind without an entry has no limit
     lifetimes: Mapping[str, int] = field(default_factory=dict)
     containers_per_user: int = 0  # dev containers that a user may have at once; 0 means no limit
     webhooks: str = ""  # origins (https://HOST) of allowed webhooks, separated by commas
-    build_within: float = (
-        0.0  # seconds until all ranks of a run must have attached; 0 means the launcher's default
-    )
+    # seconds until all ranks of a run must have attached; for 0 see build_seconds
+    build_within: float = 0.0
     agent_heartbeat: float = 5.0  # seconds between two heartbeats of an agent; see domain/timing.py
 
     @property
@@ -136,9 +137,9 @@ class Settings:
 
 
 def load(home: Path, overrides: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
-    """Load the settings: defaults, then `home`/hai.toml, then HAI_SERVER_*, then `overrides`. The last value counts.
+    """Load the settings from `home`/hai.toml, HAI_SERVER_* variables and `overrides`.
 
-    Raises Invalid with all violations.
+    A later source overrides an earlier one, and all override the defaults. Raises Invalid with all violations.
     """
     values = {**_from_file(home / "hai.toml"), **_from_environ(environ), **overrides}
     if "kubernetes" not in values:
@@ -181,7 +182,7 @@ def _from_file(path: Path) -> dict[str, Any]:
 
 
 def _default_environments(environ: Mapping[str, str]) -> str:
-    """Return the directory of this account's environments, an empty text if it is unknown."""
+    """Return the directory of the environments of this account, or an empty string if it is unknown."""
     home = environ.get("HOME")
     data = environ.get("XDG_DATA_HOME") or (f"{home}/.local/share" if home else "")
     return environ.get("HAIENV_HOME") or (f"{data}/haienv" if data else "")
@@ -211,7 +212,7 @@ def _has_type(value: Any, value_type: Any) -> bool:
     if value_type in (int, str, bool):
         return type(value) is value_type
     if value_type == Mapping[str, Any]:
-        return isinstance(value, Mapping)  # its user validates the contents
+        return isinstance(value, Mapping)  # the user of the table validates its contents
     return isinstance(value, Mapping) and all(type(n) is int and n >= 0 for n in value.values())
 
 

@@ -33,7 +33,7 @@ from hai_backend.store.connect import open_store
 
 
 def main(argv: Sequence[str] | None = None, *, open_store: OpenStore = open_store) -> int:
-    """Exit codes: 0 stopped as asked, 1 could not start or run, 2 bad settings or flags."""
+    """Run the command. Return the exit code: 0 on success, 1 if the server failed, 2 for invalid settings."""
     flags = _parser().parse_args(argv)
     home = flags.home.expanduser().resolve()
     try:
@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None, *, open_store: OpenStore = open_stor
     except HaiError as error:
         print(f"hai-server: {redact(str(error))}", file=sys.stderr)
         return 1
-    except OSError as error:  # a full or read-only disk, or a home that is not ours
+    except OSError as error:  # a full or read-only disk, or the home of another user
         print(f"hai-server: cannot work in {home}: {error}", file=sys.stderr)
         return 1
     return 0
@@ -98,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _check(settings: Settings) -> int:
-    """Print problems of the disks. Return the exit code: 0 if there are none."""
+    """Print problems of the disks. Return the exit code: 0 if there are none, else 1."""
     directories = settings.directories.items()
     problems = [problem for item in directories if (problem := _disk_problem(*item))]
     for problem in problems:
@@ -109,7 +109,7 @@ def _check(settings: Settings) -> int:
 
 
 def _disk_problem(name: str, path: Path) -> str:
-    """Describe the problem of the disk of a directory. Return an empty text if there is none."""
+    """Describe the problem of the disk of a directory. Return an empty string if there is none."""
     # The server will create a missing directory.
     existing = next(each for each in (path, *path.parents) if each.exists())
     if not os.access(existing, os.W_OK | os.X_OK):
@@ -158,7 +158,7 @@ def _without_credentials(
 
 
 class _LibraryLogs(logging.Handler):
-    """Writes log records of libraries like our own. Errors of connections are written without their stack trace."""
+    """Writes log records of libraries in the server's format. Connection errors are written without a stack trace."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """See logging.Handler."""
@@ -205,7 +205,7 @@ async def _serve(settings: Settings, open_store: OpenStore) -> None:
 
 
 def _handle_signals(app: Server, stop: asyncio.Event) -> None:
-    """SIGTERM and SIGINT stop the server. SIGHUP stops it in a terminal; otherwise the server reads its files again."""
+    """Stop the server on SIGTERM and SIGINT, and on SIGHUP in a terminal. Otherwise SIGHUP reloads the certificates."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
@@ -213,7 +213,7 @@ def _handle_signals(app: Server, stop: asyncio.Event) -> None:
 
 
 async def _start(app: Server, stop: asyncio.Event) -> bool:
-    """Start the server. Return False if `stop` is set first: the start may wait for a cluster for hours."""
+    """Start the server. Return False if `stop` is set earlier, because the start may wait for a cluster for hours."""
     starting, stopping = asyncio.ensure_future(app.start()), asyncio.ensure_future(stop.wait())
     await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()

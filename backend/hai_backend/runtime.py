@@ -17,7 +17,7 @@ def shorten_switch_interval() -> None:
     """Let threads wait less for the interpreter lock.
 
     The writer thread of SQLite waits for the lock at every step of a statement. With Python's default of 5 ms and a
-    busy event loop, a commit of some twenty steps takes more than 0.1 s, and every suspend waits for a commit.
+    busy event loop, a commit of about twenty steps takes more than 0.1 s, and every suspend waits for a commit.
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
 
@@ -33,7 +33,7 @@ def raise_file_limit() -> None:
 
 
 def reduce_garbage_collection() -> None:
-    """Collect less often, and never again examine the objects that exist now. Call this after the start."""
+    """Collect garbage less often, and never examine the objects that exist now. Call this after the start."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)

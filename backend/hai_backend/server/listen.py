@@ -49,7 +49,10 @@ def open_grpc_listener(
 
 
 def open_http_listener(settings: Settings) -> Listener | None:
-    """Bind the port for browsers in the same way. Return None if it is not set. Raises Invalid, Unavailable."""
+    """Bind the HTTP port for browsers. Return None if the settings have none. Port 0 means the port of the last start.
+
+    Raises Invalid and Unavailable.
+    """
     if not settings.http_listen:
         return None
     host, _, port = settings.http_listen.rpartition(":")
@@ -76,7 +79,10 @@ def service_addresses(settings: Settings, listener: Listener) -> Addresses:
 
 
 def browser_forwarding(leader: str, settings: Settings) -> Receive:
-    """Return a function that forwards connections of browsers to the leader, which uses the same port."""
+    """Return a function that forwards connections of browsers to the leader.
+
+    All servers must use the same HTTP port. The function refuses connections if the settings have no fixed port.
+    """
     host, _, port = settings.http_listen.rpartition(":")
     if not int(port or 0):
         return refuse
@@ -91,7 +97,7 @@ def advertised_address(settings: Settings, listen_address: str) -> str:
 
 
 def agent_addresses(settings: Settings, leader: str) -> str:
-    """Return the addresses that agents try in turn, beginning with the leader's."""
+    """Return the addresses that agents try in turn, beginning with the address of the leader."""
     others = (address.strip() for address in settings.servers.split(","))
     return ",".join(dict.fromkeys([leader, *filter(None, others)]))
 

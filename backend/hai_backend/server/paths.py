@@ -1,4 +1,4 @@
-"""The files of a server: in its home, and in the directory that several servers share (`common`)."""
+"""The files of a server: in its home directory, and in the directory that several servers share (`common`)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _bad_key(message: str) -> Invalid:
 
 
 def newest_task_with_files(common: Path) -> int:
-    """Return the id of the newest task that has files, 0 if there is none.
+    """Return the id of the newest task that has files, or 0 if there is none.
 
     After the restore of a backup, the database may not contain this task.
     """
@@ -119,7 +119,7 @@ def save_port(home: Path, address: str, file: str = PORT_FILE) -> None:
 
 
 def last_port(home: Path, file: str = PORT_FILE) -> str:
-    """Return the port of the last start, an empty text before the first start."""
+    """Return the port of the last start, or an empty string before the first start."""
     try:
         return str(json.loads((home / file).read_text()))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The server process. It listens from start to end, and has one role at a time: it leads or follows.
+"""The server process. It listens from its start to its end, and has one role at a time: it leads or follows.
 
 A server that leads has a `Leader`, which loads all state, schedules tasks and answers calls. A server that follows
 forwards calls to the leader. A role is a coroutine that runs as long as the role lasts, and cleans up when cancelled.
@@ -59,7 +59,7 @@ class OpenStore(Protocol):
 
 
 class Server:
-    """One server. After `start`, `address` is the address of its gRPC port. `leader` is None while it does not lead."""
+    """One server. After `start`, `address` is the address of gRPC. `leader` is None while the server does not lead."""
 
     def __init__(
         self,
@@ -113,16 +113,15 @@ class Server:
                 raise error
 
     def reload_files(self) -> None:
-        """Read the certificates again, the only files that a running server rereads."""
+        """Read the certificates again. A running server reads no other files again."""
         log.info("asked to look at files again")
         if self.certificate_reload is not None:
             self.certificate_reload.request_reload()
 
     async def stop(self) -> None:
         """Answer the calls in progress, then stop. Programs of tasks keep running; `hai down` ends them, too."""
-        for task in (
-            self._tasks
-        ):  # the role ends first: the election then resigns with nothing left to write
+        # The role ends before the election. When the server resigns, it has no more writes.
+        for task in self._tasks:
             await _cancel(task)
         if self._grpc_listener is not None:
             await self._grpc_listener.stop(_STOP_GRACE_SECONDS)
@@ -132,9 +131,8 @@ class Server:
             self._metrics_server.close()
 
     async def _listen(self) -> None:
-        if (
-            self.settings.several
-        ):  # migrates the database, because the election uses one of its tables
+        if self.settings.several:
+            # `open` migrates the database. The election needs one of its tables.
             store = self._open_store(self.settings.database_url)
             await store.open()
             await store.close()
@@ -187,7 +185,7 @@ class Server:
         await self.run_until(self._first_role_ready)
 
     async def _run_roles(self, election: asyncio.Task[None]) -> None:
-        """Run one role after the other."""
+        """Run one role after another. A role also restarts when the certificate authority changes."""
         while True:
             role = self._election.role
             self._authority_changed.clear()
@@ -207,7 +205,10 @@ class Server:
             await self._raise_permanent_error(role_task, election)
 
     async def _raise_permanent_error(self, *tasks: asyncio.Task[None]) -> None:
-        """Raise the error that ended a task. Ignore errors that may pass, such as an unreachable database."""
+        """Raise the error that ended a task.
+
+        After the first role was ready, temporary errors such as an unreachable database are only logged.
+        """
         for task in tasks:
             error = error_of(task) if task.done() else None
             if error is None:

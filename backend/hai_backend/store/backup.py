@@ -25,7 +25,7 @@ _TIMEOUT_SECONDS = 5.0
 def backup(url: str, target: Path) -> None:
     """Copy the SQLite database at `url` to a new file that only its owner can read. Raises HaiError.
 
-    The copy contains the state of one moment, even if a server writes meanwhile. If the copy fails, no file is left.
+    The copy is consistent, even if a server writes at the same time. If the copy fails, no file is left.
     """
     source = _sqlite_file(url)
     if target.exists():
@@ -33,7 +33,8 @@ def backup(url: str, target: Path) -> None:
     temporary = target.with_name(target.name + ".part")
     if not target.parent.is_dir():
         raise _invalid(f"there is no directory {target.parent}")
-    os.close(os.open(temporary, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600))  # for token hashes
+    # The mode is 0600, because the database contains hashes of tokens.
+    os.close(os.open(temporary, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600))
     try:
         _copy(source, temporary)
         temporary.rename(target)
@@ -91,7 +92,7 @@ def _sqlite_file(url: str) -> Path:
 def _copy(source: Path, target: Path) -> None:
     with closing(sqlite3.connect(source)) as database, closing(sqlite3.connect(target)) as copy:
         database.backup(copy)
-        copy.execute("PRAGMA journal_mode=DELETE")  # without a separate WAL file
+        copy.execute("PRAGMA journal_mode=DELETE")  # so that the copy has no separate WAL file
     with target.open("rb") as file:
         os.fsync(file.fileno())
 

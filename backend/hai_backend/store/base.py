@@ -31,7 +31,10 @@ Record = TypeVar("Record")
 
 @dataclass(frozen=True, slots=True)
 class TaskFilter:
-    """Selects the tasks that match every term. A term matches if one of its values matches, or if it is empty."""
+    """Selects the tasks that match every term.
+
+    A term matches if one of its values matches, or if it is empty. A `not_` term matches if none of its values matches.
+    """
 
     ids: frozenset[int] = frozenset()
     states: frozenset[TaskState] = frozenset()
@@ -41,7 +44,8 @@ class TaskFilter:
     names: tuple[str, ...] = ()  # exact names, or patterns in which * matches any text
     tags: frozenset[str] = frozenset()
     task_types: frozenset[str] = frozenset()
-    awaiting: frozenset[int] = frozenset()  # tasks that wait until one of these tasks ends
+    # unfinished tasks that wait for the end of one of these tasks
+    awaiting: frozenset[int] = frozenset()
     not_states: frozenset[TaskState] = frozenset()
     not_tags: frozenset[str] = frozenset()
     not_users: frozenset[str] = frozenset()
@@ -58,7 +62,10 @@ class TaskFilter:
 
 @dataclass(frozen=True, slots=True)
 class TaskQuery:
-    """Requests one page. `order_by` is one of ORDERS. Texts are ordered by code point, equal values by id."""
+    """Requests one page. `order_by` is one of ORDERS. Strings are ordered by code point, equal values by id.
+
+    `count` also requests the number of matching tasks.
+    """
 
     filter: TaskFilter = TaskFilter()
     order_by: str = "id"
@@ -73,7 +80,7 @@ ORDERS = ("id", "create_time", "priority", "name", "state")
 
 @dataclass(frozen=True, slots=True)
 class TaskPage:
-    """One page of tasks. `next_page_token` is empty on the last page; `total` is set if the query asked for it."""
+    """One page of tasks. `next_page_token` is empty on the last page. `total` is set if the query has `count`."""
 
     tasks: tuple[Task, ...]
     next_page_token: str
@@ -94,13 +101,13 @@ class AuditRow:
 
 @dataclass(frozen=True, slots=True)
 class AuditQuery:
-    """Requests one page of the calls that match every term, newest first. An empty term matches every call."""
+    """Requests one page of calls, newest first. Every term must match; a term that is empty or None always matches."""
 
     actor: str = ""
     method: str = ""
     resource: str = ""
     code: str = ""
-    failed: bool = False
+    failed: bool = False  # only calls that failed
     after: float | None = None  # inclusive
     before: float | None = None  # exclusive
     page_size: int = 100
@@ -123,7 +130,10 @@ class Store(Protocol):
         """Finish pending writes."""
 
     async def require_leader(self) -> None:
-        """Raise Deposed if another server has become the leader. For changes of data outside the store."""
+        """Raise Deposed if another server has become the leader.
+
+        Callers use this before they change data outside the store. Writes to the store are checked anyway.
+        """
 
     # tasks
     async def create_task(
@@ -136,7 +146,7 @@ class Store(Protocol):
         """
 
     async def get_task_by_request(self, user: str, request_id: str) -> Task | None:
-        """Return the current state of the task that the user created with this `request_id`, if there is one."""
+        """Return the current state of the task that the user created with this `request_id`, or None."""
 
     async def skip_task_ids(self, newest: int) -> None:
         """Give new tasks ids above `newest`. A store that was restored from a backup may not contain that task."""
@@ -151,7 +161,7 @@ class Store(Protocol):
         """
 
     async def get_task(self, task_id: int) -> Task | None:
-        """Return a task with its current or last run."""
+        """Return a task with its current or last run, or None if there is no such task."""
 
     async def find_tasks(self, query: TaskQuery) -> TaskPage:
         """Return one page. Raises Invalid for an unknown order, or for a page token of another query.
@@ -163,7 +173,7 @@ class Store(Protocol):
         """Return all unfinished tasks, ordered by id."""
 
     async def changed_tasks(self, after_version: int, limit: int) -> list[Task]:
-        """Return tasks with a larger version, ordered by version."""
+        """Return at most `limit` tasks with a version above `after_version`, ordered by version."""
 
     async def version(self) -> int:
         """Return the largest visible version."""
@@ -197,7 +207,7 @@ class Store(Protocol):
 
     async def save_token(self, token: Token) -> None: ...
     async def delete_token(self, token_id: int) -> bool:
-        """Return False if there is no such token. The id is never used again."""
+        """Delete a token. Return False if there is no such token. Its id is never used again."""
 
     # records: sql/records.py lists their kinds
     async def records(self, kind: type[Record], **equals: object) -> list[Record]:

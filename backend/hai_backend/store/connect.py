@@ -1,4 +1,4 @@
-"""Creates a store from the address in the settings."""
+"""Creates a store from the database URL in the settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FORMS = "sqlite:///path/to/file.db, postgresql://user@host/database or memory:"
 
 
 def open_store(url: str, epoch: int | None = None) -> Store:
-    """Create the store at an address. The caller must then call `store.open()`. Raises Invalid for an unknown form.
+    """Create the store for a URL. The caller must then call `store.open()`. Raises Invalid for an unsupported URL.
 
     A server passes the `epoch` in which it leads. The store refuses its writes (Deposed) once another server leads
     in a later epoch. Without an epoch, this server is the only one that uses the store.

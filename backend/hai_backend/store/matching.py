@@ -14,7 +14,7 @@ from hai_backend.store.base import TaskFilter
 def matches(
     task: Task, task_filter: TaskFilter, user_groups: Mapping[str, Collection[str]]
 ) -> bool:
-    """Return whether a task matches. `user_groups` maps each user to his groups, for `visible_groups`."""
+    """Return whether a task matches. `user_groups` maps users to their groups, for `visible_groups`."""
     return (
         _matches_values(task, task_filter)
         and not _is_excluded(task, task_filter)

@@ -1,8 +1,8 @@
 """Page tokens. A token names the last row of a page and the query that the page belongs to.
 
 A token contains a position (the value of the ordering column and the id) and no row count. Rows that are added or
-deleted between two pages therefore neither shift nor repeat the following page. Tokens are not signed: with a forged
-token, a caller only gets another page of rows that the filter lets him see.
+deleted between two pages therefore neither shift nor repeat the following page. Tokens are not signed: a forged
+token only requests another page of the rows that the caller may see.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 class Position(NamedTuple):
-    """The position of a task in an order. Positions compare as the order sorts."""
+    """The position of a task in a sort order. A task that comes later in ascending order has a larger position."""
 
     value: str | int | float
     id: int
@@ -63,7 +63,7 @@ def encode_token(query: TaskQuery, last: Task) -> str:
 
 
 def decode_token(query: TaskQuery) -> Position | None:
-    """Return the position after which the page begins, None for the first page.
+    """Return the position after which the page begins, or None for the first page.
 
     Raises Invalid for a token of another query.
     """

@@ -59,7 +59,7 @@ class PostgresElection:
             await asyncio.sleep(_READ_SECONDS)
 
     def _warn_once(self, message: str, why: str) -> None:
-        """Log a warning, unless it was the last one: the database may be unavailable for hours."""
+        """Log a warning unless it repeats the last one, because the database may be unavailable for hours."""
         if message != self._last_warning:
             self._last_warning = message
             log.warning(message, why=why)
@@ -111,7 +111,7 @@ class PostgresElection:
             self._renewed_at = sent
 
     async def _pause(self, seconds: float) -> None:
-        """Sleep, but not longer than the session lasts. The next statement then raises the error."""
+        """Sleep, but return at once when the session is lost. The next statement then raises an error."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._session_lost.wait()
@@ -120,9 +120,8 @@ class PostgresElection:
         if role == self.role:
             return
         if role != Following():
-            self._last_warning = (
-                ""  # not for Following(): a read-only database answers, too, but elects no leader
-            )
+            # Following() does not reset the warning, because a read-only database answers but elects no leader.
+            self._last_warning = ""
         log.info("this server has a new role", role=str(role))
         self.role = role
         async with self._changes:

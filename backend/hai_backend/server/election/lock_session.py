@@ -1,7 +1,7 @@
 """The database session of an election. The lock of a leader ends with its session, which has its own connection.
 
 Every statement has a time limit. If a machine fails, the database ends the session within seconds. The connection must
-not pass PgBouncer, which drops the settings below even if it pools by session.
+not go through PgBouncer, which drops the settings below even in session mode.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ LOST = (
     TimeoutError,
     asyncpg.PostgresError,
     asyncpg.InterfaceError,
-    asyncpg.InternalClientError,  # raised by the statement after one that a pause interrupted
+    asyncpg.InternalClientError,  # raised by the first statement after an interrupted one
 )
 """The errors that a method of Session raises if the session is lost."""
 
 _TIMEOUT_SECONDS = 2.0
-_LOCK = 0x6861696C  # "hail"; migrations have another lock
+_LOCK = 0x6861696C  # "hail" in ASCII; migrations use another lock
 _SETTINGS = {
     "application_name": "hai-leader",
     "synchronous_commit": "off",  # renewals must not wait for a slow disk; a database that crashes may lose them
@@ -61,7 +61,7 @@ class Session:
         self._connection = connection
 
     async def read_state(self) -> tuple[LeaderState, float]:
-        """Return the row, the holder of the lock, and the time of the database."""
+        """Return the row with the holder of the lock, and the time of the database."""
         row = dict(await self._execute(_READ_STATE))
         now = row.pop("now")
         return LeaderState(**row), now
@@ -101,4 +101,4 @@ async def open_session(url: str, on_lost: Callable[[], None]) -> AsyncIterator[S
     try:
         yield Session(connection)
     finally:
-        connection.terminate()  # does not wait; the database ends the session when it reads the end of the stream
+        connection.terminate()  # does not wait; the database ends the session when it notices the closed connection

@@ -1,8 +1,8 @@
-"""Decides what a server does that does not lead, from the row `leader` and the holder of the lock. A pure function.
+"""Decides what a server that does not lead does next, from the row `leader` and the holder of the lock.
 
-Only the session that holds the lock may lead. The lock ends with its session, but a leader that is paused or has lost
-its network keeps it. The row therefore says which server leads and when it last renewed the row. All times are those
-of the database.
+Only the server whose session holds the lock may lead. The lock ends with its session, but a leader that is paused or
+has lost its network keeps the lock. Therefore the row contains which server leads and when this server last renewed the
+row. All times are those of the database clock.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SILENT_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class LeaderState:
-    """The row `leader`, and the database process that holds the lock, None if no process holds it."""
+    """The row `leader`. `holder` is the database process that holds the lock, or None if no process holds it."""
 
     epoch: int
     address: str
@@ -50,7 +50,7 @@ def next_action(state: LeaderState, now: float) -> Action:
     """Return what a server that does not lead does next."""
     if state.holder is None:
         return Take()
-    if state.holder != state.backend:  # the holder has the lock and waits for the row
+    if state.holder != state.backend:  # the holder has taken the lock but not yet updated the row
         return Follow("")
     if now - state.renewed_at >= SILENT_SECONDS:
         return Oust(state.holder)

@@ -36,7 +36,7 @@ class Election(Protocol):
         """Return as soon as the role differs from `role`."""
 
     def is_certain(self) -> bool:
-        """Return whether this server can be sure that it leads. A server that was paused for long cannot."""
+        """Return whether this server can be sure that it still leads. It cannot after a long pause."""
 
 
 class SingleServer:

@@ -55,20 +55,19 @@ from hai_backend.webhooks.delivery import post
 
 @dataclass(frozen=True, slots=True)
 class ProcessContext:
-    """Values of the process, which exists longer than a leader. Metrics count over all leaders of a process."""
+    """Values that all leaders of a process use, one after another. Metrics are therefore not reset by a new leader."""
 
     clock: Clock
     run_token_key: bytes
     metrics: Metrics
     is_certain_leader: Callable[[], bool]  # see election.roles.Election.is_certain
-    addresses: Addresses | None = (
-        None  # of services of tasks; None if the server has no port for browsers
-    )
+    # addresses of services of tasks; None if the server has no port for browsers
+    addresses: Addresses | None = None
     certificates: Certificates | None = None  # None without TLS
 
 
 class Components:
-    """The components. They do nothing before `Leader.load`. A component is created after those that it uses."""
+    """The components of a leader. They do nothing before `Leader.load`. A component is created after those it uses."""
 
     def __init__(
         self,
@@ -131,7 +130,7 @@ class Components:
         )
 
     def _create_task_manager(self) -> None:
-        """Create the task manager, what carries out its instructions, and what reads its tasks."""
+        """Create the task manager, the executor of its instructions, and the components that read its tasks."""
         root = self.settings.environment_root.resolve()
         launch_context = LaunchContext(
             self.store,
@@ -181,7 +180,10 @@ class Components:
         )
 
     def _create_schedulers(self) -> None:
-        """Create what sends events to the task manager: the scheduling loop, the launch reconciler and timers."""
+        """Create the components that send events to the task manager.
+
+        These are the scheduling loop, the launch reconciler, timers and others.
+        """
         quota = self.settings.default_quota
         self.policy = Policy(default_quota=None if quota < 0 else quota)
         self.scheduling = SchedulingLoop(
@@ -255,5 +257,5 @@ class Components:
         self.background.run(self.apply_later(task_id, ev.Ticked(run, deadline)))
 
     async def apply_later(self, task_id: int, event: ev.Event) -> None:
-        """Apply an event. A coroutine for background tasks."""
+        """Apply an event as soon as the store is available. Background tasks run this coroutine."""
         await self.task_manager.apply_when_stored(task_id, event)

@@ -16,7 +16,7 @@ from hai_backend.store.base import Store
 
 
 class Leader(Components):
-    """The caller calls `load`, then `start_loops`, and in any case `close` at the end."""
+    """The components with their start and end. The caller calls `load`, then `start_loops`, and always `close`."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Leader(Components):
         self.serving = Serving(self)
 
     async def load(self) -> None:
-        """Open the store. Load its contents and the list of the launcher."""
+        """Open the store. Load its contents, and the nodes and ranks that the launcher lists."""
         await self.store.open()
         newest_task = asyncio.create_task(
             asyncio.to_thread(newest_task_with_files, self.settings.common)

@@ -36,7 +36,7 @@ _GRACE_SECONDS = 1.0
 
 
 class Serving:
-    """`call_route` answers gRPC calls; `proxy` answers browsers, None if the server has no port for browsers."""
+    """`call_route` answers gRPC calls. `proxy` answers browsers; it is None if the server has no port for browsers."""
 
     def __init__(self, components: Components) -> None:
         self._components = components

@@ -1,4 +1,4 @@
-"""The store in memory. It also shows in the fewest lines what each method of a store does."""
+"""The store in memory. It is also the shortest description of what each method of a store does."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _QuotaKey = tuple[str, bool, str, Priority]
 
 
 class MemoryStore:
-    """Implements store.base.Store. Its contents end with the process."""
+    """Implements store.base.Store. The contents are lost when the process ends."""
 
     def __init__(self) -> None:
         self._version = 0

@@ -1,4 +1,4 @@
-"""Usage over time in memory. Does with the pure functions of domain/usage.py what sql/usage.py does in SQL."""
+"""Usage over time in memory. Does the same as sql/usage.py, with the pure functions of domain/usage.py."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Bucket = TypeVar("Bucket", bound=RankUse | GroupLoad)
 
 
 class _Series(Generic[Bucket]):
-    """The buckets of each level. A bucket is found by its start and its rank or group."""
+    """The buckets of each level. The key of a bucket consists of its start and its rank or group."""
 
     def __init__(
         self,

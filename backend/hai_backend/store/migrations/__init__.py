@@ -1,4 +1,4 @@
-"""Migrations of the schema. Each start of a server runs all missing ones in one transaction.
+"""Migrations of the schema. At each start, a server runs all missing migrations in one transaction.
 
 Alembic is imported only if a migration is missing, because the import takes half a second.
 """
@@ -43,7 +43,7 @@ def _revision(connection: Connection) -> str | None:
 
 
 def config(connection: Connection) -> Config:
-    """Return alembic's settings. They replace the usual file and pass the connection to env.py."""
+    """Return alembic's settings. They replace the file alembic.ini and pass the connection to env.py."""
     from alembic.config import Config
 
     settings = Config(attributes={"connection": connection})

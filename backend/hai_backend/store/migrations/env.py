@@ -1,4 +1,4 @@
-"""Alembic's entry point. It uses the connection in the settings, see `config` in __init__.py."""
+"""The entry point of Alembic. It uses the connection that `config` in __init__.py passes to it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hai_backend.store.tables import Base
 context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=Base.metadata,
-    render_as_batch=True,  # on SQLite, a table is altered by copying it
+    render_as_batch=True,  # SQLite cannot alter most columns, so the table is copied
     compare_type=True,
 )
 with context.begin_transaction():

@@ -52,7 +52,7 @@ def users(connection: Connection) -> list[User]:
 
 
 def save_user(transaction: Transaction, user: User) -> None:
-    """Insert or replace a user and his memberships in user groups."""
+    """Insert or replace a user and the memberships in user groups."""
     transaction.put(USERS, [convert.user_to_row(user)])
     transaction.delete(delete(MEMBERS).where(MEMBERS.c.user_name == user.name))
     transaction.put(MEMBERS, [(group, user.name) for group in sorted(set(user.groups))])
@@ -70,7 +70,7 @@ def save_quota(transaction: Transaction, quota: Quota) -> None:
 def delete_quota(
     transaction: Transaction, subject: str, is_group: bool, group: str, priority: Priority
 ) -> bool:
-    """Return whether there was such a quota."""
+    """Delete a quota. Return whether it existed."""
     key = and_(
         QUOTAS.c.subject == subject,
         QUOTAS.c.subject_is_group == is_group,
@@ -98,5 +98,5 @@ def save_token(transaction: Transaction, token: Token) -> None:
 
 
 def delete_token(transaction: Transaction, token_id: int) -> bool:
-    """Return whether there was such a token."""
+    """Delete a token. Return whether it existed."""
     return transaction.delete(delete(TOKENS).where(TOKENS.c.id == token_id)) > 0

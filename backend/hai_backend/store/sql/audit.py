@@ -73,7 +73,10 @@ def _matches(row: AuditRow, query: AuditQuery) -> bool:
 
 
 def _last_number_of_previous_page(query: AuditQuery) -> int | None:
-    """Return the number of the last row of the previous page, None for the first page. Raises Invalid."""
+    """Return the number of the last row of the previous page, or None for the first page.
+
+    Raises Invalid for an invalid token or page size.
+    """
     if query.page_size < 1:
         raise Invalid((Violation("page_size", f"{query.page_size} is less than 1"),))
     if not query.page_token:

@@ -1,8 +1,8 @@
 """Inserts or replaces many rows with few statements (INSERT … ON CONFLICT DO UPDATE).
 
-sqlite3 releases the interpreter lock at each step of a statement, and beside a busy event loop it then waits to get
-the lock back. All rows of a table are therefore written by one statement: a batch of 32 new tasks needs a few steps
-and not a hundred. SQLAlchemy compiles the statement for one row only. For more rows, this module repeats the VALUES
+sqlite3 releases the interpreter lock at each step of a statement. While the event loop is busy, it must wait for the
+lock each time. All rows of a table are therefore written by one statement, so a batch of 32 new tasks needs a few steps
+instead of a hundred. SQLAlchemy compiles the statement for one row only. For more rows, this module repeats the VALUES
 group in the SQL text, which is a hundred times faster than compiling thousands of parameters. The driver gets the
 values unchanged.
 """
@@ -19,7 +19,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 _MAX_ROWS = 64  # in one statement
 _IMMUTABLE = frozenset({"request_id"})  # columns that an update leaves unchanged
-_NUMBERED_PARAMETER = re.compile(r"\$(\d+)")  # of PostgreSQL; SQLite's parameters are all `?`
+_NUMBERED_PARAMETER = re.compile(
+    r"\$(\d+)"
+)  # in SQL for PostgreSQL; in SQL for SQLite, every parameter is `?`
 
 
 class BulkWriter:

@@ -17,7 +17,7 @@ BATCH_LIMIT = 512
 
 @dataclass(frozen=True, slots=True)
 class CreateTask:
-    """Inserts a task. The result is the task."""
+    """Inserts a task. The result is the stored task."""
 
     task: Task
     events: Sequence[TaskEvent]
@@ -26,7 +26,7 @@ class CreateTask:
 
 @dataclass(frozen=True, slots=True)
 class SaveTask:
-    """Replaces a task if its stored revision is the previous one, and saves records. The result is the task or None."""
+    """Replaces a task and saves records, if the stored revision is the previous one. The result is the task or None."""
 
     task: Task
     events: Sequence[TaskEvent]
@@ -42,7 +42,7 @@ class AddAudit:
 
 @dataclass(frozen=True, slots=True)
 class Execute:
-    """Runs a function within the transaction, for rare writes. The result is that of the function."""
+    """Calls a function within the transaction, for rare writes. The result is the return value of the function."""
 
     function: Callable[[Transaction], object]
 

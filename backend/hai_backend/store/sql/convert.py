@@ -36,9 +36,8 @@ from hai_backend.domain.task import (
 
 RowValues = tuple[Any, ...]
 
-_encode_spec = msgspec.json.Encoder(
-    enc_hook=dict
-).encode  # dict: writes any Mapping as a JSON object
+# The hook `dict` writes each Mapping as a JSON object.
+_encode_spec = msgspec.json.Encoder(enc_hook=dict).encode
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 _STATES = {s.value: s for s in TaskState}
 _RUN_STATES = {s.value: s for s in RunState}
@@ -85,12 +84,12 @@ def replace_refused(text: str) -> str:
 
 
 def sanitize(text: str) -> str:
-    """Return a text of a person or a program as it is stored: redacted, and without refused characters."""
+    """Return a text of a user or a program as it is stored: redacted, and without refused characters."""
     return replace_refused(redact(text))
 
 
 def task_to_row(task: Task, tags: str, event_count: int, request_id: str = "") -> RowValues:
-    """`tags` is the result of `dump_names` for the tags of the task."""
+    """Return the row of a task. `tags` is the result of `dump_names` for the tags of the task."""
     return (
         task.id,
         task.user,
@@ -161,7 +160,7 @@ def task_from_row(row: Sequence[Any], run: Run | None) -> Task:
 
 
 def _dump_progress(progress: Progress) -> str:
-    """Return the fields that were measured as JSON. Most tasks wait and have no measurements."""
+    """Return the measured fields as JSON. Most tasks are waiting and have no measurements."""
     if progress is _NO_PROGRESS or progress == _NO_PROGRESS:
         return "{}"
     values = {name: getattr(progress, name) for name in _PROGRESS_FIELDS}

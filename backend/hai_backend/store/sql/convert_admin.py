@@ -119,7 +119,7 @@ def token_from_row(row: Sequence[Any]) -> Token:
 
 
 def audit_to_row(row: AuditRow) -> RowValues:
-    """The row has no id, because the database assigns it."""
+    """Return the row without an id, because the database assigns the id."""
     return (
         row.time,
         row.actor,

@@ -1,4 +1,4 @@
-"""Reads the stored values that a batch of commands is checked against, with three queries for the whole batch."""
+"""Reads the stored values against which a batch of commands is checked. Three queries suffice for a batch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _C = TASKS.c
 
 @dataclass(frozen=True, slots=True)
 class StoredTask:
-    """The columns of a stored task that a save depends on."""
+    """The columns of a stored task on which a save depends."""
 
     revision: int
     event_count: int
@@ -82,7 +82,10 @@ _VALUES = "many_values"
 
 
 def _where_in(column: Column[Any], query: Select[Any]) -> _Queries:
-    """Restrict a query to rows whose column has one of many values. The statements do not depend on their number."""
+    """Restrict a query to rows whose column has one of many values.
+
+    On PostgreSQL, the statement does not depend on the number of values, so it is prepared only once.
+    """
     in_list = column.in_(bindparam(_VALUES, expanding=True))
     in_array = column == any_(bindparam(_VALUES, type_=ARRAY(column.type)))
     return {"sqlite": query.where(in_list), "postgresql": query.where(in_array)}

@@ -1,4 +1,4 @@
-"""Reads tasks, runs and events. The connection of each function is in a transaction that sees one snapshot.
+"""Reads tasks, runs and events. Each function gets a connection in a transaction that reads from one snapshot.
 
 A task consists of rows of three tables (task, current run, ranks). A list of tasks of any length is read with three
 queries.
@@ -108,7 +108,7 @@ def _count(connection: Connection, where: list[ColumnElement[bool]]) -> int:
 
 
 def _load_tasks(connection: Connection, rows: Sequence[Row[Any]]) -> list[Task]:
-    """Read the current runs of the tasks in these rows."""
+    """Return the tasks in these rows, with their current runs."""
     with_run = [row[0] for row in rows if row[_RUN_NUMBER]]
     runs = _current_runs(connection, TASKS.c.id.in_(with_run)) if with_run else {}
     return _tasks_from_rows(rows, runs)
@@ -121,7 +121,7 @@ def _tasks_from_rows(rows: Sequence[Row[Any]], runs: dict[tuple[int, int], Run])
 def _current_runs(
     connection: Connection, condition: ColumnElement[bool]
 ) -> dict[tuple[int, int], Run]:
-    """Read the current runs of the tasks that meet a condition, by task and number."""
+    """Return the current runs of the tasks that meet a condition, by task id and run number."""
     runs = select(RUNS).join(TASKS, _CURRENT_RUN).where(condition)
     ranks = select(RANKS).join(TASKS, _CURRENT_RANKS).where(condition)
     return _read_runs(connection, runs, ranks.order_by(RANKS.c.task_id, RANKS.c.index))

@@ -65,7 +65,7 @@ _FIELDS = {kind: tuple(get_type_hints(kind).items()) for kind in TABLES}
 
 
 def key_of(record: object) -> RowValues:
-    """Return the values of the primary key."""
+    """Return the values of the record's primary key."""
     fields = zip(TABLES[type(record)].columns, _field_names(type(record)), strict=True)
     return tuple(getattr(record, name) for column, name in fields if column.primary_key)
 

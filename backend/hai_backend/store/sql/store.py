@@ -1,4 +1,4 @@
-"""A store on a SQL database. Each method is a query for a reader connection or a command for the writer."""
+"""A store on an SQL database. Each method runs a query on a reader connection or sends a command to the writer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Database(Protocol):
     """Implemented by databases/sqlite.py and databases/postgres.py. One writer commits queued commands in batches."""
 
     async def open(self) -> None:
-        """Connect, create or migrate the schema, start the writer."""
+        """Connect to the database, create or migrate the schema, and start the writer."""
 
     async def close(self) -> None:
         """Execute the queued commands, then close all connections."""
@@ -33,7 +33,7 @@ class Database(Protocol):
         """Run `query` within one snapshot of the committed state."""
 
     async def write(self, command: Command) -> Any:
-        """Queue a command. Return its result when it is durable."""
+        """Queue a command. Return its result when the changes are durable."""
 
     async def require_leader(self) -> None:
         """Raise Deposed if another server has become the leader."""

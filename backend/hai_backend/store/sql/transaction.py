@@ -3,9 +3,9 @@
 Every transaction first locks the row of counters. On PostgreSQL, writers of several servers therefore wait for one
 another, and versions become visible in the order of their numbers. SQLite has only one writer.
 
-The same statement locks the row `leader` and reads its epoch. A server that becomes the leader raises the epoch under a
-conflicting lock. A write of the previous leader is therefore either committed before that, or refused. The lock does
-not block the leader when it renews its own row, so a slow write does not cost a server its leadership.
+The same statement locks the row `leader` and reads its epoch. A server that becomes the leader needs a conflicting lock
+to increase the epoch. A write of the previous leader is therefore either committed before the change, or refused. The
+lock of a write does not block renewals of the row, so a leader does not lose its leadership because of a slow write.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Runs = dict[int, tuple[int, Run]]
 
 
 class Transaction:
-    """Used within `connection.begin()`. The caller calls `finish` last, and `commit_runs` after the commit."""
+    """A transaction within `connection.begin()`. The caller calls `finish` last, and `commit_runs` after the commit."""
 
     def __init__(
         self, connection: Connection, bulk: BulkWriter, runs: Runs, epoch: int | None = None
@@ -59,7 +59,7 @@ class Transaction:
         return self.connection.execute(statement).rowcount
 
     def next_version(self) -> int:
-        """Return the version of the next task or node that is written."""
+        """Return a new version for a task or node that is written."""
         self._version += 1
         return self._version
 
@@ -78,7 +78,7 @@ class Transaction:
         return self._last_token_id
 
     def stored_run(self, task_id: int, revision: int) -> Run | None:
-        """Return the run that is stored at this revision of the task, if this server has written it."""
+        """Return the stored run of this revision of the task, or None if this server has not written it."""
         revision_and_run = self.written_runs.get(task_id) or self._runs.get(task_id)
         if revision_and_run is None or revision_and_run[0] != revision:
             return None
@@ -101,7 +101,7 @@ class Transaction:
 
 
 def _lock_counters(connection: Connection, epoch: int | None) -> tuple[int, ...]:
-    """Lock and return the row of counters. Raises Deposed unless `epoch`, if there is one, is the current epoch."""
+    """Lock and return the row of counters. Raises Deposed if `epoch` is neither None nor the current epoch."""
     if epoch is None:
         return tuple(connection.execute(_COUNTERS).one())
     *counters, newest = connection.execute(_COUNTERS_AND_EPOCH).one()
@@ -110,7 +110,7 @@ def _lock_counters(connection: Connection, epoch: int | None) -> tuple[int, ...]
 
 
 def check_epoch(epoch: int | None, newest: int | None) -> None:
-    """Raise Deposed if another server leads in the epoch `newest`."""
+    """Raise Deposed if the current epoch `newest` is not `epoch`, because another server leads."""
     if epoch != newest:
         raise Deposed(
             f"another server leads (epoch {newest}; this one led in {epoch}): nothing was written, try again"

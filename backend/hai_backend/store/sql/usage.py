@@ -1,8 +1,8 @@
 """Usage over time in a SQL database. Each write adds minutes, builds coarser buckets and deletes expired ones.
 
-No state is kept between two writes. A level is complete until the end of its newest bucket, and the next write builds
-the coarser buckets from all finer buckets after that. After a crash or a pause, a server thus continues where the last
-one stopped.
+No state is kept in memory between two writes. A level is complete until the end of its newest bucket. The next write
+builds the coarser buckets after this time from the finer ones. After a crash or a pause, a server therefore continues
+at the right time.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _steps_query(
     connection: Connection, table: Table, window: Window, condition: ColumnElement[bool]
 ) -> Select[Any]:
     complete = [_complete_until(connection, table, level) for level in range(len(LEVELS))]
-    # "+ 0" hides the key from SQLite, which would otherwise scan the time range of all tasks and not the rows of one.
+    # "+ 0" prevents SQLite from using the primary key, because it would scan the time range of all tasks.
     start_column, level_column = table.c.start + _constant(0), table.c.level + _constant(0)
     in_window = [
         and_(level_column == level, start_column >= start, start_column < end)
@@ -95,7 +95,7 @@ def _steps_query(
 
 
 def _complete_until(connection: Connection, table: Table, level: int) -> int:
-    """Return the end of the newest bucket of a level."""
+    """Return the end of the newest bucket of a level, or 0 if there is none."""
     newest = select(func.max(table.c.start)).where(table.c.level == level)
     start = connection.scalar(newest)
     return 0 if start is None else int(start) + LEVELS[level].seconds
@@ -116,7 +116,7 @@ def _roll_up(connection: Connection, table: Table, level: int, until: int) -> No
 def _delete_outdated(transaction: Transaction, table: Table, until: int) -> None:
     """Delete expired buckets, and buckets after `until`.
 
-    Only a server with a wrong clock writes buckets in the future. They would prevent the roll-up until that time.
+    Only a server with a wrong clock writes buckets in the future. These would prevent the roll-up until their time.
     """
     for index, level in enumerate(LEVELS):
         is_outdated = table.c.start >= until
@@ -126,7 +126,10 @@ def _delete_outdated(transaction: Transaction, table: Table, until: int) -> None
 
 
 def _aggregate(table: Table, step: int, condition: ColumnElement[bool]) -> Select[Any]:
-    """Merge buckets into buckets of `step` seconds: their start, their rank or group, then sums and maxima."""
+    """Return a query that merges buckets into buckets of `step` seconds.
+
+    Its columns are the start, the keys of the rank or group, then sums and maxima.
+    """
     start = (table.c.start - table.c.start % _constant(step)).label("start")
     keys = [c for c in table.primary_key if c.name not in ("level", "start")]
     values = [c for c in table.columns if not c.primary_key]

@@ -1,8 +1,8 @@
 """Executes a batch of commands in one transaction: checks all commands, then writes all rows with few statements.
 
-Commands are checked against the stored values (`Guards`) and against the commands before them in the batch. If two
-commands create tasks with the same name, the second is refused; a save sees the revision of the save before it. A
-refused command gets its own error and writes nothing, so the other commands need no rollback.
+Commands are checked against the stored values (`Guards`) and against the earlier commands of the batch. For example,
+if two commands create tasks with the same name, the second one is refused. A refused command gets its own error and
+writes nothing, so the other commands need no rollback.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class _Batch:
 def _changed_ranks(stored: Run | None, run: Run) -> Iterable[Rank]:
     """Return the ranks to write.
 
-    The thousand ranks of a large gang change one after the other. Writing all ranks at each change would be a million
+    The thousand ranks of a large gang change one after another. If each change wrote all ranks, it would be a million
     rows.
     """
     if stored is None or stored.number != run.number or len(stored.ranks) != len(run.ranks):

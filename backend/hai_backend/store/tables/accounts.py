@@ -12,7 +12,7 @@ class UserRow(Base):
     __tablename__ = "users"
     name: Mapped[str] = mapped_column(primary_key=True)
     role: Mapped[str]
-    groups: Mapped[str]  # JSON, to read a user with one row; queries by group use user_groups
+    groups: Mapped[str]  # JSON, so that one row describes a user; queries by group use user_groups
     active: Mapped[bool]
     rights: Mapped[str]  # JSON
     uid: Mapped[int]
@@ -45,9 +45,8 @@ class TokenRow(Base):
     created_at: Mapped[float]
     expires_at: Mapped[float | None]
     revoked: Mapped[bool]
-    holder: Mapped[str] = mapped_column(
-        server_default=""
-    )  # who may use the token; empty for the user
+    # the holder who may use the token; empty means the user
+    holder: Mapped[str] = mapped_column(server_default="")
 
 
 class AuditEntry(Base):

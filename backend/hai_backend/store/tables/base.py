@@ -7,9 +7,8 @@ from typing import cast
 from sqlalchemy import BigInteger, Float, Integer, Table, Text
 from sqlalchemy.orm import DeclarativeBase
 
-_Int = BigInteger().with_variant(
-    Integer(), "sqlite"
-)  # SQLite stores an INTEGER primary key as the rowid
+# SQLite stores a primary key as the rowid only if its type is INTEGER.
+_Int = BigInteger().with_variant(Integer(), "sqlite")
 _Str = Text().with_variant(Text(collation="C"), "postgresql")
 
 

@@ -1,4 +1,4 @@
-"""Tables of nodes and node groups; counters and the leader, with one row each."""
+"""Tables of nodes and node groups, and the tables of counters and of the leader, which have one row each."""
 
 from __future__ import annotations
 
@@ -29,9 +29,8 @@ class GroupRow(Base):
     __tablename__ = "node_groups"
     name: Mapped[str] = mapped_column(primary_key=True)
     packed: Mapped[bool]
-    policy: Mapped[str] = mapped_column(
-        server_default=""
-    )  # JSON; empty if the group has no policy of its own
+    # JSON; empty if the group has no policy of its own
+    policy: Mapped[str] = mapped_column(server_default="")
 
 
 class MetaRow(Base):
@@ -52,7 +51,7 @@ class LeaderRow(Base):
     epoch: Mapped[int]  # increases with every new leader
     address: Mapped[str]  # empty after the leader has resigned
     backend: Mapped[int]  # process id of the database session that holds the leader lock
-    renewed_at: Mapped[float]  # by the database's clock
+    renewed_at: Mapped[float]  # time of the database clock
 
 
 NODES = table(NodeRow)

@@ -22,7 +22,7 @@ class TaskRow(Base):
     priority: Mapped[int]
     created_at: Mapped[float]
     custom_rank: Mapped[float]
-    tags: Mapped[str]  # JSON, to read a task with one row; queries by tag use task_tags
+    tags: Mapped[str]  # JSON, so that one row describes a task; queries by tag use task_tags
     starred: Mapped[bool]
     whole_life_state: Mapped[int]
     outcome: Mapped[str | None]
@@ -37,7 +37,7 @@ class TaskRow(Base):
     run_seconds: Mapped[float]
     started_at: Mapped[float | None]
     finished_at: Mapped[float | None]
-    run_number: Mapped[int]  # current or last run, 0 before the first
+    run_number: Mapped[int]  # number of the current or last run, 0 before the first run
     event_count: Mapped[int]
     revision: Mapped[int]
     version: Mapped[int]

@@ -1,6 +1,6 @@
-"""Tables of usage over time: of ranks and of node groups, in buckets (see domain/usage.py).
+"""Tables of the usage of ranks and node groups over time, in buckets (see domain/usage.py).
 
-A primary key begins with level and start. Rows that are written or deleted together are therefore neighbours.
+Each primary key begins with level and start, so that rows that are written or deleted together are adjacent on disk.
 """
 
 from __future__ import annotations

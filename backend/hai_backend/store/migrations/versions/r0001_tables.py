@@ -17,7 +17,7 @@ META = sa.table("meta", *(sa.column(c) for c in ("id", "version", "last_task_id"
 
 
 def upgrade() -> None:
-    """Create everything, and the row of counters."""
+    """Create all tables, and the row of counters."""
     op.create_table(
         "audit",
         Column("id", INT, nullable=False),

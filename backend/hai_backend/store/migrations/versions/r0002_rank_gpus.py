@@ -12,6 +12,6 @@ STR = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
 def upgrade() -> None:
-    """Add the column; ranks of earlier runs have no list, and keep the GPUs that they were started with."""
+    """Add the column. It is empty for existing ranks, which keep the GPUs with which they were started."""
     with op.batch_alter_table("ranks") as ranks:
         ranks.add_column(sa.Column("gpus", STR, nullable=False, server_default="[]"))

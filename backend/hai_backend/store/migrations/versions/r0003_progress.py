@@ -1,4 +1,4 @@
-"""Tasks store checkpoints, starts and lost work; runs store how they were asked to suspend."""
+"""Tasks store checkpoints, starts and lost work. Runs store when they were asked to suspend and if they yielded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ STR = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
 def upgrade() -> None:
-    """Add the columns; of earlier runs nothing was measured."""
+    """Add the columns. Existing rows have no measurements."""
     with op.batch_alter_table("tasks") as tasks:
         tasks.add_column(sa.Column("progress", STR, nullable=False, server_default="{}"))
     with op.batch_alter_table("runs") as runs:

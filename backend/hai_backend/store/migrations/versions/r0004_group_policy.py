@@ -12,6 +12,6 @@ STR = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
 def upgrade() -> None:
-    """Add the column; groups of before follow the server's policy."""
+    """Add the column. Existing groups use the policy of the server."""
     with op.batch_alter_table("node_groups") as groups:
         groups.add_column(sa.Column("policy", STR, nullable=False, server_default=""))

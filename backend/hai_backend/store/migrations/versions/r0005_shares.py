@@ -14,7 +14,7 @@ STR = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
 def upgrade() -> None:
-    """Add the table; who has no share there is in one part with all others."""
+    """Add the table. User groups without a share together form one part of the node group."""
     op.create_table(
         "shares",
         Column("user_group", STR, nullable=False),

@@ -15,7 +15,7 @@ FLOAT = sa.Float(53)
 
 
 def upgrade() -> None:
-    """Add the table and its only row: nobody has led yet."""
+    """Add the table and its only row. No server has led yet."""
     leader = op.create_table(
         "leader",
         Column("id", INT, autoincrement=False, nullable=False),

@@ -15,7 +15,7 @@ FLOAT = sa.Float(53)
 
 
 def upgrade() -> None:
-    """Add the tables, all empty. This function is a table itself."""
+    """Add the tables and the column. This function is long because it lists all columns."""
     op.add_column("tokens", Column("holder", STR, nullable=False, server_default=""))
     op.create_table(
         "grants",

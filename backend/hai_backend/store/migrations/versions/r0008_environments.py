@@ -15,7 +15,7 @@ FLOAT = sa.Float(53)
 
 
 def upgrade() -> None:
-    """Add the table, empty, and the column; of earlier runs nothing is known."""
+    """Add the empty table and the column, which is empty for existing runs."""
     op.create_table(
         "environments",
         Column("owner_name", STR, nullable=False),

@@ -15,7 +15,7 @@ FLOAT = sa.Float(53)
 
 
 def upgrade() -> None:
-    """Add the tables, empty, and the indexes."""
+    """Add the empty tables and the indexes."""
     op.create_table(
         "usage",
         *(_key(name) for name in ("level", "start", "task_id", "run", "rank")),

@@ -12,6 +12,6 @@ STR = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
 def upgrade() -> None:
-    """Add the column; no node has labels yet."""
+    """Add the column. No node has labels yet."""
     with op.batch_alter_table("nodes") as nodes:
         nodes.add_column(sa.Column("labels", STR, nullable=False, server_default="{}"))

@@ -10,6 +10,6 @@ down_revision = "0010"
 
 
 def upgrade() -> None:
-    """Add the column; of runs that end meanwhile it is told once more."""
+    """Add the column. If ranks are being killed now, the timeline reports it once more."""
     with op.batch_alter_table("runs") as runs:
         runs.add_column(sa.Column("killed_at", sa.Float(), nullable=True))

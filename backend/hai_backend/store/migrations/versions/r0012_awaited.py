@@ -12,6 +12,6 @@ STR = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
 def upgrade() -> None:
-    """Add the column; earlier tasks wait for none."""
+    """Add the column. Existing tasks wait for no other task."""
     with op.batch_alter_table("tasks") as tasks:
         tasks.add_column(sa.Column("awaited", STR, nullable=False, server_default="[]"))

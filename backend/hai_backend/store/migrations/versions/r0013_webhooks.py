@@ -15,7 +15,7 @@ FLOAT = sa.Float(53)
 
 
 def upgrade() -> None:
-    """Add the tables, both empty."""
+    """Add the empty tables."""
     op.create_table(
         "webhooks",
         Column("owner_name", STR, nullable=False),

@@ -10,6 +10,6 @@ down_revision = "0013"
 
 
 def upgrade() -> None:
-    """Add the column; agents that are silent meanwhile are noticed again after the start."""
+    """Add the column. The server detects silent agents again after its start."""
     with op.batch_alter_table("ranks") as ranks:
         ranks.add_column(sa.Column("silent_since", sa.Float(53), nullable=True))

@@ -14,7 +14,7 @@ from hai_backend.domain.errors import Conflict, Deposed, HaiError, Invalid, Unav
 
 
 def is_database_failure(error: Exception) -> bool:
-    """Return whether the database failed (full disk, lost connection). Otherwise one command may be the cause."""
+    """Return whether every command would fail, as on a full disk. Otherwise one command may be the cause."""
     if isinstance(error, DBAPIError) and error.connection_invalidated:
         return True
     return isinstance(error, OSError | OperationalError | Deposed)
@@ -45,7 +45,10 @@ def translate_error(error: Exception, database: str, operation: str) -> HaiError
 
 
 def _is_data_exception(error: Exception) -> bool:
-    """Return whether PostgreSQL refused a value (a NUL, a key that is too long). SQLAlchemy has no own class for it."""
+    """Return whether PostgreSQL refused a value, such as a NUL or a key that is too long.
+
+    SQLAlchemy has no class for this error.
+    """
     state = getattr(getattr(error, "orig", None), "sqlstate", None)
     return isinstance(state, str) and state.startswith(("22", "54"))
 

@@ -37,14 +37,16 @@ _READERS = 4
 _SETTINGS = {"application_name": "hai-server", "jit": "off", "statement_timeout": "60s"}
 # A server that stalls within a transaction must not keep its locks, because the next leader waits for them.
 _WRITER_SETTINGS = {**_SETTINGS, "idle_in_transaction_session_timeout": "2s"}
-# Building an index of a large table takes minutes, and so may waiting for another server that migrates.
+# An index of a large table takes minutes to build. The wait for another server that migrates may take as long.
 _MIGRATION_SETTINGS = {**_SETTINGS, "statement_timeout": "0"}
-# A migration that waits for a table lock blocks all later users of the table, so it must not wait for a long dump.
+# A migration that waits for a table lock blocks all later users of the table. It must not wait for a long pg_dump.
 _LIMIT_LOCK_WAIT = text("SET LOCAL lock_timeout = '30s'")
 _COMMAND_SECONDS = 60.0
 _CACHED_STATEMENTS = 500  # per connection: inserts of 1 to 64 rows into several tables
-_CLOSE_SECONDS = 2.0  # an unreachable database does not delay the end of the server for longer
-_MIGRATION_LOCK = 0x686169  # "hai"; servers that start at the same time migrate one after the other
+_CLOSE_SECONDS = 2.0  # limits how long an unreachable database delays the end of the server
+_MIGRATION_LOCK = (
+    0x686169  # "hai" in ASCII; servers that start at the same time migrate one after another
+)
 _LOST_CONNECTION = (
     asyncpg.PostgresError,
     asyncpg.InterfaceError,
@@ -167,9 +169,8 @@ class PostgresDatabase:
                 async with self._writer.begin() as connection:
                     transaction, results = await connection.run_sync(self._execute, commands)
             transaction.commit_runs()
-        except (
-            CancelledWithin
-        ):  # the writer task must not end, or no command would be executed any more
+        except CancelledWithin:
+            # The writer task must continue. Otherwise no later command would be executed.
             return [self._unknown_result("a write was broken off") for _ in commands]
         except Exception as error:
             if len(commands) == 1 or is_database_failure(error):

@@ -2,7 +2,7 @@
 
 While a commit waits for the disk, the commands of the next batch gather in the queue. If the store is idle, a command
 is committed at once. Readers have connections of their own and, in WAL mode, neither block the writer nor wait for it.
-Threads are used instead of aiosqlite, because they switch threads once per batch and not once per statement.
+aiosqlite is not used, because it switches threads once per statement. This module switches threads once per batch.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from hai_backend.store.sql.writes import execute_all
 Result = TypeVar("Result")
 
 _READERS = 4
-_MANY = 8  # commands in a batch; so many callers will probably send their next command soon
+_MANY = 8  # after a batch of at least this size, callers will probably send more commands soon
 _WAIT_ROUNDS, _WAIT_SECONDS = 8, 0.004
 _NEVER = sys.maxsize
 _PRAGMAS = ("synchronous=FULL", "busy_timeout=5000", "foreign_keys=ON", "cache_size=-16000")
-# temp_store: a statement with many rows keeps its journal in memory and not in a file. wal_autocheckpoint: with few
-# checkpoints, a page that changes often is written seldom; the log then takes 16 MB.
+# temp_store keeps the journal of a statement with many rows in memory. wal_autocheckpoint makes checkpoints rare, so
+# that a page that changes often is rarely written to the database file. The WAL then takes 16 MB.
 _WRITER_PRAGMAS = ("journal_mode=WAL", "temp_store=MEMORY", "wal_autocheckpoint=4000")
 
 
@@ -45,7 +45,7 @@ class SqliteDatabase:
     """The database file at `path`, which is created if it does not exist."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path.resolve()  # all names of a file lead to the same lock
+        self._path = path.resolve()  # all names of a file must use the same lock
         self._file_id = (0, 0)
         self._writer = _make_engine(self._path, "BEGIN IMMEDIATE", (*_WRITER_PRAGMAS, *_PRAGMAS))
         self._reader = _make_engine(self._path, "BEGIN", (*_PRAGMAS, "query_only=ON"))
@@ -90,7 +90,7 @@ class SqliteDatabase:
         return await future
 
     async def require_leader(self) -> None:
-        """Do nothing, because the locked file has no other server."""
+        """Do nothing, because no other server can use the locked file."""
 
     def _require_open(self) -> None:
         if not self._open:
@@ -136,8 +136,8 @@ class SqliteDatabase:
     def _wait_for_callers(self) -> None:
         """Wait until all callers have sent their next command, or until no more commands arrive.
 
-        A commit takes as long for one command as for fifty. Meanwhile the event loop need not share the interpreter
-        lock with this thread.
+        A commit of fifty commands takes no longer than a commit of one. While this thread waits, it does not compete
+        with the event loop for the interpreter lock.
         """
         previous_size = 0
         for _ in range(_WAIT_ROUNDS):
@@ -182,7 +182,7 @@ class SqliteDatabase:
             )
 
     def _call_in_loop(self, callback: Callable[[Any], object], argument: object) -> None:
-        with suppress(RuntimeError):  # raised if the loop is closed; then no caller waits any more
+        with suppress(RuntimeError):  # raised if the loop is closed, and then no caller waits
             self._loop.call_soon_threadsafe(callback, argument)
 
 
@@ -222,7 +222,7 @@ def _make_engine(path: Path, begin: str, pragmas: tuple[str, ...]) -> Engine:
 
     @event.listens_for(engine, "connect")
     def connect(connection: Any, _: object) -> None:
-        # Disables implicit transactions of sqlite3, which begin only at the first write.
+        # Disables implicit transactions of sqlite3, which would begin only at the first write.
         connection.isolation_level = None
         for pragma in pragmas:
             connection.execute(f"PRAGMA {pragma}")
