@@ -282,7 +282,7 @@ def _with_prediction(task: Task) -> Task:
     """Return the task with the start that a test has predicted, else with the reason of a server without history."""
     result = copy(task)
     if result.waiting.reason and not result.waiting.HasField("predicted_start"):
-        reason = "history is reason: 0 tasks have ended by now, a prediction takes 20"
+        reason = "history is thin: 0 tasks have ended by now, a prediction takes 20"
         result.waiting.predicted_start.reason = reason
     return result
 
