@@ -95,7 +95,7 @@ def test_up_again_and_down(home: Path) -> None:
     again = hai("up", "--home", str(home), "--gpus", "8")
     assert (again.returncode, find_server(home)) == (0, found)
     assert "already running" in again.stderr
-    assert "for --gpus 8: `hai down`, then `hai up` again" in again.stderr
+    assert "to use --gpus 8: `hai down`, then `hai up` again" in again.stderr
 
     assert "now points to it" not in again.stderr  # it did already
 

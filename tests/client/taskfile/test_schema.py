@@ -35,7 +35,7 @@ def test_every_field_is_described() -> None:
 
 def test_options_without_effect_are_described_as_such() -> None:
     options = schema.json_schema()["$defs"]["OptionsSpec"]["properties"].items()
-    documented = {name for name, field in options if "without effect" in field["description"]}
+    documented = {name for name, field in options if "has no effect" in field["description"]}
     assert documented == fields.WITHOUT_EFFECT
 
 
