@@ -139,8 +139,8 @@ def not_enough(pool: Pool, request: Request, level: Priority, group: str, lower:
     if releasing:
         parts.append(f"{_amount(releasing, total)} {_are(releasing)} being released")
     if lower:
-        protected = ", but are protected" if would_suffice else ""
-        parts.append(f"tasks below {name} hold {_amount(lower, total)}{protected}")
+        restriction = ", but cannot be suspended now" if would_suffice else ""
+        parts.append(f"tasks below {name} hold {_amount(lower, total)}{restriction}")
     if rest := total - empty - releasing - lower:
         parts.append(f"tasks at {name} or above hold {_amount(rest, total)}")
     suitable = "usable node" if total == len(pool.nodes) else "suitable node"

@@ -41,7 +41,7 @@ def wait_of(plan: Plan, task: int) -> Wait:
         ),
         pytest.param(
             snap(nodes(1), running(9, "n00", LOW, user="u1", priority=NORMAL), queued(1)),
-            "Group default has 1 usable node; tasks below NORMAL hold it, but are protected.",
+            "Group default has 1 usable node; tasks below NORMAL hold it, but cannot be suspended now.",
             id="enough nodes, but of the same user",
         ),
         pytest.param(
