@@ -216,10 +216,8 @@ class Cycle:
         return relocation.select_runs_to_move(group, entry, fitting_count, self.now)
 
     def _suspend(self, victim: Allocation, entry: QueueEntry, *, moves: bool) -> None:
-        if (
-            moves
-        ):  # the bound assumes that only victims leave; a run that moves need not be a victim
-            self._bound = None
+        if moves:
+            self._bound = None  # it assumes that only victims leave, and a run that moves may be none
         higher = precedence_of(victim).level < entry.level
         reason = self._suspend_reason(victim, entry, moves)
         self.decisions.append(Suspend(victim.task.id, entry.task.id, reason, higher))
