@@ -96,9 +96,8 @@ class Page:
             yield frame
         finally:
             connection.close()
-            while (
-                told is not None
-            ):  # until the other side has agreed: an end of the loop before that leaks the socket
+            # Until the other side has agreed. An earlier end of the loop would leak the socket.
+            while told is not None:
                 told = await asyncio.wait_for(connection.read_message(), _PATIENCE)
 
     async def _ask(self, method: str, path: str, body: str | None, more: dict[str, str]) -> Answer:

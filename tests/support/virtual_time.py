@@ -135,9 +135,8 @@ class SuspendableLoop(VirtualLoop):
 
     def __init__(self) -> None:
         super().__init__()
-        self._ready = (
-            _ReadyQueue()
-        )  # asyncio puts everything that is due there, callbacks and timers
+        # asyncio puts all due callbacks and timers there.
+        self._ready = _ReadyQueue()
 
     def resume(self, deferred: list[asyncio.Handle]) -> None:
         """Let these handles run."""

@@ -140,9 +140,8 @@ class ProcessLauncher:
             self._watch(key, agent.pid)
         except ProcessLookupError:
             return False
-        if (
-            processes.read_pid_file(record) is None
-        ):  # it died, and its pid may belong to another process
+        # A process without a valid pid file has died, and its pid may belong to another process.
+        if processes.read_pid_file(record) is None:
             self._clear_agent(key)
         return True
 

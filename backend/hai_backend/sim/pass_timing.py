@@ -132,9 +132,8 @@ def _filled(empty: Snapshot, running: int, draw: Random) -> Iterator[SchedTask]:
 
 def _task(number: int, draw: Random, settings: Mapping[str, int]) -> SchedTask:
     user = draw.randrange(settings["users"])
-    group_number = (
-        user if draw.random() < 0.7 else user * 7 + 3
-    )  # a user works in one or two groups
+    # A user works in one or two groups.
+    group_number = user if draw.random() < 0.7 else user * 7 + 3
     return SchedTask(
         id=number + 1,
         user=f"u{user}",

@@ -113,9 +113,8 @@ class SchemaHandler(Handler):
 async def _spec(handler: Handler, *, write: bool) -> TaskSpec:
     data = handler.body()
     text = data.get("yaml")
-    if (
-        text is None or write
-    ):  # a submission needs the copy of the notebook even with an edited task file
+    # A submission needs the copy of the notebook even with an edited task file.
+    if text is None or write:
         source = submission.read_source(data) if "path" in data or text is None else None
         if source is not None:
             python = await submission.runner_python(handler.client)

@@ -165,7 +165,6 @@ def _refuse_in_container(call: str) -> bool:
 
 
 def _wait_for_termination() -> NoReturn:
-    while (
-        True
-    ):  # a signal handler of the program may return; only the agent terminates this process
+    # A signal handler of the program may return. Only the agent terminates this process.
+    while True:
         signal.pause()

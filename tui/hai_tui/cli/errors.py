@@ -163,9 +163,8 @@ def _os_error_message(error: OSError) -> str:
     reason = error.strerror or str(error)
     if _is_cwd_removed(error):
         return text("removed")
-    if (
-        error.errno in _DISK_FULL and not error.filename
-    ):  # an error without a file name most likely comes from stdout
+    # An error without a file name most likely comes from stdout.
+    if error.errno in _DISK_FULL and not error.filename:
         return f"cannot write: {reason}"
     return f"{error.filename}: {reason}" if error.filename else reason
 

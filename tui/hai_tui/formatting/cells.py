@@ -95,9 +95,8 @@ def total(columns: Sequence[Column]) -> int:
 
 def fit(text: str, width: int, right: bool = False) -> str:
     """Return the text in exactly that many cells, cut with an ellipsis. Control characters are escaped."""
-    if (
-        len(text) <= width and text.isascii() and text.isprintable()
-    ):  # the usual case, without a cache
+    # The usual case, which needs no cache.
+    if len(text) <= width and text.isascii() and text.isprintable():
         return text.rjust(width) if right else text.ljust(width)
     return _fitted(text, width, right)
 

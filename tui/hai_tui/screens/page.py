@@ -209,9 +209,8 @@ class Page(Screen[None]):
         if question:
             self.start(self._after_confirmation(self.confirm(question), action))
             return
-        work = (
-            action.handler()
-        )  # immediately, because the next keys belong to a prompt that it opens
+        # The handler runs at once, because the next keys belong to a prompt that it opens.
+        work = action.handler()
         if isawaitable(work):
             self.start(work)
 

@@ -155,7 +155,6 @@ class _Splice:
 
     async def _write(self, message: pb.CarryRequest) -> None:
         async with self._one_writer:
-            if (
-                not self._done_writing
-            ):  # otherwise it only acknowledges bytes, and nobody waits for it
+            # Once writing is done, it only acknowledges bytes, and nobody waits for it.
+            if not self._done_writing:
                 await self._stream.write(message)

@@ -67,9 +67,8 @@ class ForeignUsage:
         )
         usage = self._usage_text(node, observed.exact_cpus, cpu, memory, gpu)
         cpus = int(observed.exact_cpus - cpu)
-        free_memory = (
-            node.memory_bytes - ceil(memory / _GIB) * _GIB
-        )  # in steps: small changes are none
+        # In steps, so that small changes do not count.
+        free_memory = node.memory_bytes - ceil(memory / _GIB) * _GIB
         gpus = node.gpus - gpu
         if (
             (node.cpus and cpus < 1)

@@ -63,9 +63,8 @@ def on_node_reported(
     rank = run.ranks[event.rank]
     reason = f"rank {event.rank} reported that its node {rank.node} is broken: {event.error}"
     line = Line("NodeReported", event.error, "agent", event.rank)
-    if (
-        run.state is RunState.STOPPING
-    ):  # the task ends, because a person stopped it or its time limit was reached
+    # The task ends: a person stopped it, or its time limit was reached.
+    if run.state is RunState.STOPPING:
         return with_line(line, terminate(task, run, StopCode.HOOK_RESTART, reason, now, limits))
     code = StopCode.HOOK_RESTART | StopCode.NODE_FAILURE
     return with_line(line, terminate(task, run, code, reason, now, limits))

@@ -217,7 +217,8 @@ class Cycle:
 
     def _suspend(self, victim: Allocation, entry: QueueEntry, *, moves: bool) -> None:
         if moves:
-            self._bound = None  # it assumes that only victims leave, and a run that moves may be none
+            # The bound assumes that only victims leave. A run that moves need not be a victim.
+            self._bound = None
         higher = precedence_of(victim).level < entry.level
         reason = self._suspend_reason(victim, entry, moves)
         self.decisions.append(Suspend(victim.task.id, entry.task.id, reason, higher))

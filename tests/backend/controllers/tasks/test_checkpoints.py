@@ -78,9 +78,8 @@ class Place:
         self.told: list[tuple[int, int, float]] = []
         self.checkpoints = Checkpoints(self.clock, lambda *said: self.told.append(said), every)
         self.task_manager = self.world.task_manager
-        self.task_manager._with_unsaved = (
-            self.checkpoints.with_unsaved
-        )  # as app.py does when it makes the ledger
+        # As the server does when it creates the task manager.
+        self.task_manager._with_unsaved = self.checkpoints.with_unsaved
         self.checkpoints.task_manager = self.task_manager
 
     async def start(self) -> None:
