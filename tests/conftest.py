@@ -1,4 +1,4 @@
-"""What holds for all tests: examples of hypothesis take as long as a busy machine makes them take; Ctrl-C is heard."""
+"""Settings for all tests: property tests have no deadline, and Ctrl-C works in commands that tests start."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, settings
 from tests import tiers
 
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-if settings.get_current_profile_name() != "mutation":  # which says so, too
+if settings.get_current_profile_name() != "mutation":  # which has the same settings
     settings.load_profile("busy")
-# Who runs in the background is deaf to it, and so would be the commands that tests start.
+# Background processes ignore SIGINT, and the commands that tests start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

@@ -1,4 +1,4 @@
-"""Reads the tables of a markdown page: what each cell says, and under which heading."""
+"""Reads the tables of a Markdown page: the cells, and the heading above each table."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Table:
 
 
 def tables(page: Path) -> list[Table]:
-    """Every table of a page, in order; tables inside fenced code are none."""
+    """Return the tables of a page, in order, except those inside fenced code."""
     return list(_tables(page.read_text("utf-8").splitlines()))
 
 
 def code_spans(cell: str) -> list[str]:
-    """What stands between backticks; the whole cell when nothing does."""
+    """Return the texts between backticks, or the whole cell if there are none."""
     return _CODE_SPAN.findall(cell) or [cell]
 
 

@@ -1,4 +1,4 @@
-"""A file system of a few megabytes, for what happens when a disk is full."""
+"""A small file system, for tests of full disks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def small_disk(at: Path, megabytes: int) -> Iterator[Path]:
 
 
 def fill(disk: Path, *, but: int = 0) -> Path:
-    """A file that takes all the room there is, but for some bytes; who removes it makes room."""
+    """Write a file that leaves only `but` bytes free, and return its path. Removing the file frees the space."""
     room = os.statvfs(disk)
     path = disk / "filling"
     with path.open("ab") as file:

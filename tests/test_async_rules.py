@@ -1,4 +1,4 @@
-"""Rules for asyncio and gRPC that no linter has: how streams end, where tasks begin, who may catch a cancellation."""
+"""Rules for asyncio and gRPC that no linter checks: how streams end, where tasks start, who catches cancellations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.test_architecture import MODULES, ROOT
 
 AGENT = ROOT / "backend" / "hai_backend" / "agent"
 
-# who may break a rule, and why
+# Modules that may break a rule, with the reasons.
 NO_STREAMS_OF_GRPC = {
     "backend/hai_backend/api/server/watch_service.py": "asks the services of this process",
     "proto/hai/client/connection/multi_address.py": "is a channel to stubs; what they make is wrapped by their callers",
@@ -28,11 +28,11 @@ OUTERMOST = {
 }
 
 STREAM_MAKERS = frozenset({"stream_stream", "unary_stream", "stream_unary"})
-TRANSPORT = frozenset({"stream", "duplex"})  # of hai.client.connection, which wraps what it calls
+TRANSPORT = frozenset({"stream", "duplex"})  # of hai.client.connection: they wrap calls
 
 
 def streaming_methods() -> frozenset[str]:
-    """Names of all RPCs of the contract that have a stream in either direction."""
+    """Return the names of all RPCs that stream in either direction."""
     found = set()
     for module in pkgutil.iter_modules(hai.v1.__path__):
         if not module.name.endswith("_service_pb2"):
@@ -47,7 +47,7 @@ STREAMING = streaming_methods()
 
 
 def raw_streams(code: ast.AST) -> list[int]:
-    """Lines on which a streaming call is made, or passed to somewhere, without StreamCall around it."""
+    """Return the lines that make or pass a streaming call without StreamCall around it."""
     parents = {child: node for node in ast.walk(code) for child in ast.iter_child_nodes(node)}
 
     def wrong(node: ast.expr) -> bool:
@@ -63,7 +63,7 @@ def raw_streams(code: ast.AST) -> list[int]:
 
 
 def _multicallables(code: ast.AST) -> Iterator[ast.expr]:
-    """What makes streaming calls when it is called: `stub.Attach`, `channel.stream_stream("/…")(…)`."""
+    """Yield the expressions that make streaming calls when called: `stub.Attach`, `channel.stream_stream("/…")(…)`."""
     for node in ast.walk(code):
         if isinstance(node, ast.Attribute) and node.attr in STREAMING and not _is_service(node):
             yield node
@@ -74,13 +74,13 @@ def _multicallables(code: ast.AST) -> Iterator[ast.expr]:
 
 
 def _is_service(node: ast.Attribute) -> bool:
-    """A method of a service in this process, by its name: `self.service.Attach`, `FakeTaskService(…).WatchTasks`."""
+    """Return whether the method is of a service in this process, by the service's name: `self.service.Attach`."""
     whose = node.value.func if isinstance(node.value, ast.Call) else node.value
     return _name(whose).lower().endswith("service")
 
 
 def loose_tasks(code: ast.AST) -> list[int]:
-    """Lines that begin an asyncio task outside a task group of the same function."""
+    """Return the lines that start an asyncio task outside a task group of the same function."""
     found = []
     for function in _functions(code):
         groups = set(_task_groups(function))
@@ -103,7 +103,7 @@ def _task_groups(function: ast.AST) -> Iterator[str]:
 
 
 def swallowed_cancellations(code: ast.AST) -> list[int]:
-    """Lines that catch a cancellation, by whatever name, and never raise it again."""
+    """Return the lines that catch a cancellation, by any name, and never raise it again."""
     found = []
     for node in ast.walk(code):
         if isinstance(node, ast.ExceptHandler) and _catches_cancellation(node.type):
@@ -129,7 +129,7 @@ def _functions(code: ast.AST) -> Iterator[ast.AST]:
 
 
 def _own(function: ast.AST) -> Iterator[ast.AST]:
-    """Everything in a function but what is in functions in it."""
+    """Yield the nodes of a function, without those of functions inside it."""
     for child in ast.iter_child_nodes(function):
         if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
             yield child
@@ -149,22 +149,22 @@ def _name(node: ast.expr) -> str:
 def findings(
     rule: Callable[[ast.AST], list[int]], modules: list[Path], exceptions: dict[str, str]
 ) -> dict[str, list[int]]:
-    """Per module the lines that break a rule; also each exception that is none any more."""
+    """Return, by module, the lines that break a rule, and the exceptions that are no longer needed."""
     lines = {str(p.relative_to(ROOT)): rule(ast.parse(p.read_text())) for p in modules}
     broken = {path: found for path, found in lines.items() if found and path not in exceptions}
     return broken | {path: [] for path in exceptions if not lines.get(path)}
 
 
-# the rules, over the product
+# The rules, applied to the product.
 
 
 def test_every_stream_is_read_and_written_through_stream_call() -> None:
-    """Because grpc.aio ends the readers of a cancelled call as if their tasks had been cancelled (see StreamCall)."""
+    """grpc.aio ends the readers of a cancelled call as if their own tasks had been cancelled (see StreamCall)."""
     assert findings(raw_streams, MODULES, NO_STREAMS_OF_GRPC) == {}
 
 
 def test_the_agent_begins_tasks_in_task_groups_only() -> None:
-    """A task that ends unnoticed leaves an agent that looks alive: it may never attach, or never end its program."""
+    """A task that ends unnoticed leaves an agent that seems to work, but may never attach or never end its program."""
     assert findings(loose_tasks, sorted(AGENT.rglob("*.py")), MAKES_TASKS) == {}
 
 
@@ -172,7 +172,7 @@ def test_nobody_swallows_a_cancellation() -> None:
     assert findings(swallowed_cancellations, MODULES, OUTERMOST) == {}
 
 
-# the rules, over examples
+# The rules, applied to examples.
 
 
 def test_the_contract_has_streams() -> None:

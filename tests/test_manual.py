@@ -1,7 +1,8 @@
-"""The manual's tables name what the code has: commands, options, settings, variables, fields, reasons, metrics.
+"""The manual's tables match the code: commands, options, settings, variables, fields, reasons, metrics.
 
-A row of CLAIMS says which column of which table names what. Both ways: what the manual names exists, and what exists
-is in the manual. A table that names nothing of the code stands in PROSE, so that a new table cannot be forgotten.
+A row of CLAIMS says which column of which tables names what. Each check has two directions: what the manual names
+exists, and what exists is in the manual. Tables that name nothing of the code are listed in PROSE, so that no new table
+is forgotten.
 """
 
 from __future__ import annotations
@@ -54,9 +55,9 @@ Names = Callable[[], Iterable[str]]
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The column `column` of the tables under `section` whose first header is `header` lists `in_code`, nothing else.
+    """A column of the tables under `section` whose first header is `header` has exactly the names of `in_code`.
 
-    `pattern` finds names within a code span; `row`, where given, is the one row that counts, by its first cell.
+    `pattern` finds names within a code span. If `row` is given, only the row with this first cell counts.
     """
 
     page: str
@@ -66,17 +67,17 @@ class Claim:
     pattern: str = r"[\w.]+"
     column: int = 0
     row: str = ""
-    complete: bool = True  # False: the manual lists some of them here, not all
+    complete: bool = True  # if False, the manual lists only some of the names here
 
     def found(self) -> list[Table]:
-        """The tables that it speaks of."""
+        """Return the tables to which the claim applies."""
         return [table for table in tables(DOCS / self.page) if self.is_about(table)]
 
     def is_about(self, table: Table) -> bool:
         return (table.section, table.header[0].replace("`", "")) == (self.section, self.header)
 
     def named(self) -> list[str]:
-        """What the manual names, in order."""
+        """Return the names in the manual, in order."""
         rows = (row for table in self.found() for row in table.rows)
         cells = (row[self.column] for row in rows if self.row in ("", row[0].replace("`", "")))
         spans = (span for cell in cells for span in code_spans(cell))
@@ -88,7 +89,7 @@ VARIABLE = r"(?<!<)\b[A-Z][A-Z0-9]*_[A-Z0-9_]*|\bRANK\b|\bNNODES\b"
 
 
 def _commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """Every command that does something, by its words."""
+    """Yield every command without subcommands, with its words."""
     context = click.Context(command)
     if not isinstance(command, click.Group):
         yield " ".join(path), command
@@ -101,7 +102,7 @@ def _commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tu
 
 
 def _options(words: str) -> set[str]:
-    """The options of a command of `hai`, without those that every command takes."""
+    """Return the options of a command of `hai`, without those that every command has."""
     command: click.Command = make_root()
     for word in words.split():
         assert isinstance(command, click.Group)
@@ -113,7 +114,7 @@ def _options(words: str) -> set[str]:
 
 
 def _choices(words: str, option: str) -> Iterable[str]:
-    """What an option of a command may be."""
+    """Return the choices of an option of a command."""
     command = dict(_commands(make_root()))[words]
     kind = next(p.type for p in command.params if option in p.opts)
     assert isinstance(kind, click.Choice)
@@ -125,7 +126,7 @@ def _share_values() -> set[str]:
 
 
 def _flags() -> Iterator[str]:
-    """Of `hai-server`."""
+    """Yield the flags of `hai-server`."""
     for action in server._parser()._actions:
         yield from (name for name in action.option_strings if name not in ("-h", "--help"))
 
@@ -135,12 +136,12 @@ def _fields(message: Any) -> Names:
 
 
 def _settings() -> set[str]:
-    """The server's, without the flag `--home` and the table that has a table of its own in the manual."""
+    """Return the server's settings, without the flag `--home` and the table that has its own table in the manual."""
     return {field.name for field in fields(Settings)} - {"home", "kubernetes"}
 
 
 def _pod_settings() -> set[str]:
-    """Of pods, without those that the server fills in from its other settings."""
+    """Return the settings of pods, without those that the server fills in from its other settings."""
     known = {field.name for kind in (ClusterSettings, Options) for field in fields(kind)}
     return known - {"instance", "ca_pem", "shared_path", "agent_heartbeat"}
 
@@ -159,7 +160,7 @@ def _texts(nodes: Iterable[ast.AST]) -> Iterator[str]:
 
 
 def _variables() -> set[str]:
-    """Variables that our code reads, or sets for programs."""
+    """Return the variables that our code reads, or sets for programs."""
     ours = re.compile(r"\b(?:HAI|HAIENV|HF_ENV|HFAI|MARSV2)_[A-Z_]+")
     texts = (text for nodes in _modules().values() for text in _texts(nodes) if "_" in text)
     read = {name for text in texts for name in ours.findall(text)}
@@ -167,7 +168,7 @@ def _variables() -> set[str]:
 
 
 def _reasons() -> Iterator[str]:
-    """Reasons of errors of the server and of `hai`: of classes, of calls, and of rules."""
+    """Yield the reasons of errors of the server and of `hai`: of classes, of calls, and of rules."""
     for path, nodes in _modules().items():
         if {"hai", "hai_backend", "hai_tui"} & set(path.parts) and "fake" not in "/".join(
             path.parts
@@ -190,7 +191,7 @@ def _reasons_given(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _exit_codes() -> set[str]:
-    """Of errors; and what a shell says of signals."""
+    """Return the exit codes of errors, and the shell's exit codes for signals."""
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
     known = [kind for kind in kinds if issubclass(kind, errors.HaiError)]
     codes = {failures.exit_code(kind.__new__(kind)) for kind in known}
@@ -203,7 +204,7 @@ def _metrics() -> Iterator[str]:
 
 
 def _alerts() -> set[str]:
-    """Of the chart."""
+    """Return the alerts of the chart."""
     rules = (ROOT / "backend/deploy/chart/files/alerts.yaml").read_text("utf-8")
     return set(re.findall(r"- alert: (\w+)", rules))
 
@@ -217,7 +218,7 @@ def _traits() -> Iterable[str]:
 
 
 def _calls() -> Iterator[str]:
-    """Functions of the SDK."""
+    """Yield the functions of the SDK."""
     for name in hai.task.__all__:
         if callable(found := getattr(hai.task, name)) and not isinstance(found, type):
             yield name

@@ -1,4 +1,4 @@
-"""Every link of the manual and of the pages beside it leads somewhere, and contributor pages name files that exist."""
+"""The links of the manual and of the pages beside it resolve, and contributor pages name only files that exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wheel holds what it must: a build without generated or packaged files would succeed all the same."""
+"""The wheel contains generated and packaged files, without which a build would also succeed."""
 
 from __future__ import annotations
 

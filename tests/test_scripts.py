@@ -1,4 +1,4 @@
-"""The set-up scripts say what they wait for and what they lack: tried with other programs on PATH."""
+"""The setup scripts report what they wait for and what is missing. The tests replace programs on PATH."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOCKED = "E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by proce
 
 
 def shell(script: str, programs: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """A script that has sourced scripts/common, with these programs before all others."""
+    """Run a script that has sourced scripts/common, with the programs of this directory first on PATH."""
     environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", **variables}
     return subprocess.run(
         ["bash", "-euc", f"source {ROOT}/scripts/common\n{script}"],

@@ -1,4 +1,4 @@
-"""The bare wheel, as `pip install hai-platform` gives it: what belongs to an extra says which one to install."""
+"""The wheel without extras, as `pip install hai-platform` installs it: commands name the extra that they need."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_what_is_missing_is_named(
 
 
 def test_the_readme_names_the_extra_that_a_container_needs() -> None:
-    """JupyterLab runs on the nodes; the agent there names the same extra when it is missing."""
+    """JupyterLab runs on the nodes. If it is missing there, the agent names the same extra."""
     from hai_backend.agent.services import jupyter
 
     row = next(line for line in README.read_text().splitlines() if "[`hai container`]" in line)

@@ -1,7 +1,7 @@
 """Which tests `make check` leaves out, and which make target runs them.
 
-A tier is a marker. The first row that names a test's path decides; a file may also mark itself, as those do that need
-PyTorch or PostgreSQL. What has no tier is a unit or contract test: in one process, in milliseconds.
+A tier is a marker. The first row that matches a test's path decides. A file may also mark itself, as those do that need
+PyTorch or PostgreSQL. A test without a tier is a unit or contract test: it runs in one process, in milliseconds.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ _ROOT = Path(__file__).parent
 
 
 def tier_of(path: Path) -> str | None:
-    """The tier that PATHS gives to a file; None: unit and contract tests."""
+    """Return the tier that PATHS gives to a file, or None for unit and contract tests."""
     relative = path.relative_to(_ROOT).as_posix()
     return next((tier for prefix, tier in PATHS if relative.startswith(prefix)), None)
 
 
 def mark(item: pytest.Item) -> None:
-    """Give a test the marker of its tier."""
+    """Add the marker of its tier to a test."""
     marked = any(item.get_closest_marker(tier) for tier in TIERS)
     if not marked and (tier := tier_of(item.path)):
         item.add_marker(tier)

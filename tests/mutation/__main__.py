@@ -1,4 +1,4 @@
-"""`make mutate`: make small errors in `hai_backend.scheduler`, one at a time, and see whether its tests notice.
+"""`make mutate`: make small errors in `hai_backend.scheduler`, one at a time, and check whether its tests notice.
 
 python -m tests.mutation [--sample N] [--seed S] [--module NAME] [--json OUT] [--unseen JSON …] [--again JSON]
 """

@@ -1,6 +1,6 @@
-"""`make mutate-fence`: remove each statement of the fencing code, one at a time, and see whether a test notices.
+"""`make mutate-fence`: remove each statement of the fencing code, one at a time, and check whether a test notices.
 
-Fencing runs in separate processes, which a forked test process cannot reach. So each mutant is a copy of the product
+Fencing runs in separate processes, which a forked test process cannot change. So each mutant is a copy of the product
 (links, and one changed file) that comes first on the path of Python, also in processes that the tests start.
 
 python -m tests.mutation.fence [--module NAME] [--list]

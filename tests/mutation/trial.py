@@ -32,7 +32,7 @@ SOURCES = {
     for path in sorted(HERE.rglob("*.py"))
     if path.stem not in ("__init__", "testing")
 }
-_MEMORY = 8 << 30  # bytes; a list that grows without end is noticed
+_MEMORY = 8 << 30  # bytes; a list that grows without end exceeds it
 _IMPORT = ""  # stands for the test if lines are executed on import
 _IMPORTING = 30.0  # seconds until the first test begins
 _EXAMPLES = 40  # per property at most, because all tests run for a mutant that survives
@@ -55,7 +55,7 @@ class Passage:
 
 
 def passage(tests: Sequence[str], notes: Path) -> Passage:
-    """Run all tests once."""
+    """Run all tests once, and record which lines each test executes."""
     report = notes / "passage"
     if os.waitpid(_fork(lambda: _record(tests, report)), 0)[1]:
         raise SystemExit(f"the tests fail without any mutant; see `pytest -x {' '.join(tests)}`")

@@ -1,4 +1,4 @@
-"""Real agents with real programs, started as the launcher starts them; nothing is left of them at the end."""
+"""Real agents with real programs, started as the launcher starts them. `agents` ends all of them when it closes."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from hai_backend.launch.rank_dirs import agent_variables, make, path_of
 from tests.silence import witness
 from tests.silence.lease_server import LeaseServer, Rank
 
-_START_SECONDS = 60.0  # of a machine that starts ten others
-_TRIES = 8  # an agent that starts so slowly that its short lease expires meanwhile does not attach
+_START_SECONDS = 60.0  # generous: the machine may start ten agents at once
+_TRIES = 8  # an agent that starts so slowly that its short lease expires before does not attach
 _GONE_SECONDS = 10.0
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
 def argv(directory: Path, arguments: Sequence[str]) -> list[str]:
-    """Of the program of a rank, which witnesses in `directory`."""
+    """Return the command of a rank's program, which writes its records into `directory`."""
     return [sys.executable, "-u", str(witness.PROGRAM), str(directory), *arguments]
 
 
 class Agents:
-    """Of any homes. Use `agents`."""
+    """Starts agents in any number of home directories. Use `agents`."""
 
     def __init__(self, server: LeaseServer) -> None:
         self._server = server
@@ -43,7 +43,10 @@ class Agents:
         *prefix: str,
         variables: Mapping[str, str] = _NONE,
     ) -> Rank:
-        """The rank whose program has started. `prefix` stands before the agent's command. Raises TimeoutError."""
+        """Start an agent, and return its rank once the program has started. `prefix` precedes the agent's command.
+
+        Raises TimeoutError if the program does not start.
+        """
         async with self._server.starts:
             return await self._start(home, key, arguments, prefix, variables)
 
@@ -68,7 +71,7 @@ class Agents:
         raise TimeoutError(f"the agent of {key} did not start its program")
 
     async def reap(self) -> None:
-        """Wait for a while until all have ended by themselves."""
+        """Wait until all agents have ended by themselves, for at most ten seconds."""
         waits = [asyncio.create_task(process.wait()) for process in self._processes]
         if waits:
             await asyncio.wait(waits, timeout=_GONE_SECONDS)
@@ -76,7 +79,7 @@ class Agents:
             wait.cancel()
 
     async def close(self) -> None:
-        """End all, whatever they do."""
+        """End all agents and programs."""
         for home in self._homes:
             await asyncio.to_thread(sweep, home)
         for process in self._processes:

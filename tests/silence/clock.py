@@ -1,6 +1,6 @@
-"""A wall clock that jumps, for processes that are started with `variables`: libfaketime reads the offset from a file.
+"""A wall clock that jumps, for processes that are started with `variables`. libfaketime reads its offset from a file.
 
-Only the wall clock (CLOCK_REALTIME) is false: the clocks that count since the machine began cannot be set anywhere.
+Only the wall clock (CLOCK_REALTIME) is changed. Monotonic clocks cannot be set on real machines either.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ _LIBRARY = "libfaketimeMT.so.1"
 
 
 class Clock:
-    """The clock of some processes, and of those that they start."""
+    """The wall clock of some processes, and of the processes that they start."""
 
     def __init__(self, directory: Path) -> None:
         self._file = directory / "clock"
         self.jump(0)
 
     def jump(self, seconds: float) -> None:
-        """From now on it is so far from the true one."""
+        """Set the offset to the true time from now on, in seconds."""
         replace_file(self._file, f"{seconds:+f}\n".encode())
 
     def variables(self) -> dict[str, str]:
-        """Skips the test where there is no libfaketime."""
+        """Return the environment variables of a process with this clock. Skips the test without libfaketime."""
         found = sorted(Path("/usr/lib").glob(f"*/faketime/{_LIBRARY}"))
         if not found:
             pytest.skip("no libfaketime here: apt-get install faketime")

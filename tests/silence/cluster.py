@@ -1,4 +1,4 @@
-"""A real server with agents that answer fast enough for tests of silence, and tasks that witness."""
+"""Functions for tests of silence with a real server: short heartbeats, tasks that write records, and checks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _names = itertools.count()
 
 
 def configure(home: Path) -> None:
-    """Settings of a server of these tests."""
+    """Write the settings of a server for these tests into its home directory."""
     home.mkdir(parents=True, exist_ok=True)
     if not REAL_TIME:
         with (home / "hai.toml").open("a") as file:
@@ -46,7 +46,7 @@ def configure(home: Path) -> None:
 def task_spec(
     directory: Path, *arguments: str, nodes: int = 1, priority: int = 10, name: str = ""
 ) -> TaskSpec:
-    """A task whose ranks witness in `directory` (see program.py)."""
+    """Return a task whose ranks write records into `directory` (see program.py)."""
     return TaskSpec(
         version=2,
         name=name or f"t{next(_names)}",
@@ -57,7 +57,7 @@ def task_spec(
 
 
 async def patient(ask: Callable[[], Awaitable[Answer]]) -> Answer:
-    """Ask until somebody answers."""
+    """Call `ask` until a server answers."""
     while True:
         try:
             return await ask()
@@ -66,7 +66,7 @@ async def patient(ask: Callable[[], Awaitable[Answer]]) -> Answer:
 
 
 async def until(true: Callable[[], Awaitable[bool]], seconds: float, what: str) -> None:
-    """Look until it is true. Fails with `what` did not happen."""
+    """Wait until `true` returns true. Raises AssertionError, which names `what`, after so many seconds."""
     deadline = asyncio.get_running_loop().time() + seconds
     while not await true():
         assert asyncio.get_running_loop().time() < deadline, (
@@ -76,7 +76,7 @@ async def until(true: Callable[[], Awaitable[bool]], seconds: float, what: str) 
 
 
 async def until_running(client: Client, task_id: int) -> Task:
-    """Every rank's program has started."""
+    """Wait until the programs of all ranks have started, and return the task."""
 
     async def running() -> bool:
         ranks = (await patient(lambda: client.tasks.get(task_id))).run.ranks
@@ -87,7 +87,7 @@ async def until_running(client: Client, task_id: int) -> Task:
 
 
 async def lines(client: Client, task_id: int, rank: int = 0) -> list[str]:
-    """The rank's log over all runs, without what the platform says; waits for a server that answers."""
+    """Return what the program of a rank has printed in all its runs. Waits until a server answers."""
     return await patient(lambda: _lines(client, task_id, rank))
 
 
@@ -98,7 +98,7 @@ async def _lines(client: Client, task_id: int, rank: int) -> list[str]:
 
 
 async def undisturbed(client: Client, task_id: int, steps: Sequence[int], *, within: float) -> Task:
-    """The task succeeds with one run, and each rank has printed each line of its steps once, in order."""
+    """Check that the task succeeds with one run, and that each rank has printed each of its lines once, in order."""
     task = await patient(lambda: client.tasks.wait(task_id, timeout=within))
     assert (task.outcome, task.run_count) == (TaskOutcome.TASK_OUTCOME_SUCCEEDED, 1), task
     for rank, count in enumerate(steps):
@@ -115,7 +115,7 @@ async def until_nodes_are_free(client: Client, seconds: float = BACK_WITHIN) -> 
 
 
 def agent(home: Path, key: str) -> int:
-    """The pid of a rank's agent.pid: its supervisor, where there is one."""
+    """Return the process id in a rank's agent.pid: that of the supervisor, if there is one, else of the agent."""
     found = processes.read_pid_file(home / "run" / key / "agent.pid")
     assert found is not None, f"{key} has no agent"
     return found.pid
@@ -136,7 +136,7 @@ def stopped(pids: Iterable[int]) -> Iterator[None]:
 
 
 def route_agents(home: Path, addresses: str) -> None:
-    """Agents below this home that connect from now on do so by these addresses; servers listen where they did."""
+    """Let agents of this home connect by these addresses from now on. The server keeps its own address."""
     path = home / "server.json"
     facts = {**json.loads(path.read_text()), "address": addresses}
     replace_file(path, json.dumps(facts).encode())

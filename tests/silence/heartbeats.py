@@ -1,4 +1,4 @@
-"""An agent that does nothing but ask one server for its lease, and writes down when it got it."""
+"""An agent that only asks one server to renew its lease, and records when the server did."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from hai_backend.launch.base import RankKey
 
 @dataclass
 class Leases:
-    """What one server answered: when each lease was renewed (by our clock, after the answer), and refusals."""
+    """The answers of one server: refusals, and when each lease was renewed (monotonic time of the answer)."""
 
     renewed_at: list[float] = field(default_factory=list)
     refused: int = 0
 
     async def until_renewed(self) -> None:
-        """The next one from now."""
+        """Wait until the lease is renewed once more."""
         before = len(self.renewed_at)
         async with asyncio.timeout(20):
-            while len(self.renewed_at) == before:  # noqa: ASYNC110 - a list tells nobody
+            while len(self.renewed_at) == before:  # noqa: ASYNC110 - a list has no event to wait for
                 await asyncio.sleep(0.01)
 
 
@@ -84,4 +84,4 @@ async def _write(
             await stream.write(pb.AttachRequest(heartbeat=beat))
             await asyncio.sleep(every)
     except grpc.aio.AioRpcError:
-        return  # the reading side begins anew
+        return  # `_ask` attaches again

@@ -1,7 +1,7 @@
-"""A scripted server for real agents: it renews leases, keeps logs, and knows when a rank counts as ended.
+"""A scripted server for real agents. It renews leases, stores logs, and decides when a rank counts as ended.
 
-It follows the server's rule (docs/contributing/fencing.md): what was answered last, plus `fence_after`. From the
-moment at which it decides that a rank has ended, it renews nothing any more and refuses the rank as FENCED.
+It follows the rule of the real server (docs/contributing/fencing.md): a rank has ended `fence_after` seconds after the
+last answer that let it run on. From then on, it renews no lease of the rank and refuses the rank as FENCED.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from hai_backend.launch.base import RankKey
 from hai_backend.logs.store import LogStore
 
 _GRACE_SECONDS = 0.3
-_STARTS = 2  # at a time: with more, a short lease expires before its agent has attached
+_STARTS = 2  # how many agents start at a time: with more, a short lease expires before its agent has attached
 
 
 class Rank:
@@ -39,12 +39,12 @@ class Rank:
         self.started = asyncio.Event()
         self.exited = asyncio.Event()
         self.exit_code: int | None = None
-        self.awake = asyncio.Event()  # the server is not stopped
+        self.awake = asyncio.Event()  # cleared while the server is stopped
         self.awake.set()
-        self.leads = True  # whether the server is sure of it
+        self.leads = True  # whether the server is sure that it is the leader
         self.superseded = False
         self.ending = False
-        self.attached = 0  # times
+        self.attached = 0  # how many times
         self.renewed_at = 0.0
         """When the last word went out that lets the rank run on: go, or a renewed lease."""
         self._stream: asyncio.Queue[pb.AttachResponse | None] = asyncio.Queue()
@@ -53,18 +53,18 @@ class Rank:
         self._stream.put_nowait(pb.AttachResponse(**message))
 
     def end(self) -> None:
-        """The run is being ended: SIGTERM, a short grace, SIGKILL. No lease is renewed any more."""
+        """End the run: SIGTERM, a short grace, SIGKILL. From now on, the lease is not renewed."""
         self.ending = True
         self.tell(end=pb.EndProgram(grace_seconds=_GRACE_SECONDS, reason="test"))
 
     def opened(self) -> asyncio.Queue[pb.AttachResponse | None]:
-        self._stream.put_nowait(None)  # an older stream ends
+        self._stream.put_nowait(None)  # ends an older stream
         self._stream = asyncio.Queue()
         self.attached += 1
         return self._stream
 
     async def until_ended_by_time(self) -> None:
-        """Return when the rule says that nothing of the rank runs any more; it is superseded from then on."""
+        """Wait until no process of the rank can run any more by the rule. The rank is superseded from then on."""
         while True:
             await self.started.wait()
             left = self.renewed_at + self._timing.fence_after - time.monotonic()
@@ -84,16 +84,16 @@ class LeaseServer(rpc.AgentServiceServicer):
         self.logs = LogStore(directory / "logs", 1 << 30)
         self.timing = timing
         self.ranks: dict[RankKey, Rank] = {}
-        self.starts = asyncio.Semaphore(_STARTS)  # agents that start now
+        self.starts = asyncio.Semaphore(_STARTS)  # held by agents that are starting
         self.address = ""
 
     def expect(self, key: RankKey, argv: Sequence[str]) -> Rank:
-        """A rank that may attach."""
+        """Return a new rank, which may now attach."""
         self.ranks[key] = Rank(argv, self.timing)
         return self.ranks[key]
 
     def write_address(self, home: Path, address: str = "") -> None:
-        """server.json of a home whose agents reach this server by `address`."""
+        """Write server.json into a home directory, whose agents then reach this server by `address`."""
         facts = {
             "address": address or self.address,
             "heartbeat": self.timing.heartbeat,
@@ -103,7 +103,7 @@ class LeaseServer(rpc.AgentServiceServicer):
         (home / "server.json").write_text(json.dumps(facts))
 
     def lines(self, key: RankKey) -> list[str]:
-        """Everything that is kept of a rank's log."""
+        """Return the stored log of a rank."""
         lines, cursor = self.logs.read(key.task_id)
         texts = list(lines)
         while lines:

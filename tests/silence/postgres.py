@@ -1,4 +1,4 @@
-"""A PostgreSQL server that may be stopped: the one of `scripts/postgres` is shared by all other tests."""
+"""A PostgreSQL server that a test may stop. All other tests share the server of `scripts/postgres`."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _BINARIES = "/usr/lib/postgresql"
 
 @dataclass(frozen=True, slots=True)
 class Postgres:
-    """`url` names a database that exists."""
+    """A running server. `url` names a database that exists."""
 
     url: str
     pid: int
 
     def pids(self) -> list[int]:
-        """Of the server and of all its sessions."""
+        """Return the process ids of the server and of all its sessions."""
         return [self.pid, *(process.pid for process in processes.descendants(self.pid))]
 
 

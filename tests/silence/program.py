@@ -1,10 +1,10 @@
-"""A program that tells when another process of its rank still runs: it holds a lock as long as it lives.
+"""A program that detects another process of its rank: it holds a lock as long as it runs.
 
 Run as `python program.py DIRECTORY [--steps N | --until FILE] [--pace SECONDS] [--silent] [--stubborn]`. Each step
-prints one numbered line, unless it is silent. With --until the last step is the one after which the file exists. A
-stubborn program ignores SIGTERM and requests to suspend; others obey both at once. The lock is
-`DIRECTORY/TASK-RANK.lock`; the kernel frees it when the last process that inherited it is dead, not before.
-`DIRECTORY/witness` gets a line when a program begins, when it ends by itself, and when the lock was not free.
+prints one numbered line, unless the program is silent. With --until, the last step is the one after which the file
+exists. A stubborn program ignores SIGTERM and suspend requests; others obey both at once. The lock is
+`DIRECTORY/TASK-RANK.lock`. The kernel releases it only when the last process that inherited it has ended. The program
+appends a line to `DIRECTORY/witness` when it begins, when it ends by itself, and when the lock was not free.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def main(argv: list[str]) -> int:
 
 
 def line(step: int, run: int = 1) -> str:
-    """What a step prints."""
+    """Return what a step prints."""
     return f"run {run} step {step}"
 
 
@@ -66,7 +66,7 @@ class _Witness:
         return True
 
     def __call__(self, word: str, steps: int) -> None:
-        """One line, appended whole."""
+        """Append one line with one write."""
         with self._file.open("a") as file:
             file.write(f"{self._task} {self.run} {self._rank} {word} {steps}\n")
 

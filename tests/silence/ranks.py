@@ -1,4 +1,4 @@
-"""The processes of a rank by name: supervisor, agent, program."""
+"""The process ids of a rank by name: supervisor, agent, program."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from hai_backend.launch.rank_dirs import AGENT_PID, PROGRAM_PID
 
 
 class Pids:
-    """Of one rank, by its directory."""
+    """Finds the processes of the rank in a directory."""
 
     def __init__(self, rank_dir: Path) -> None:
         self._rank_dir = rank_dir
 
     def named(self) -> dict[str, int]:
-        """Who lives."""
+        """Return the process ids of the live processes by name."""
         supervisor = processes.read_pid_file(self._rank_dir / AGENT_PID)
         ran = processes.read_pid_file(self._rank_dir / PROGRAM_PID)
         found = {} if ran is None else {"program": ran.pid}
@@ -32,7 +32,7 @@ class Pids:
 
 
 def command(pid: int) -> bytes:
-    """Its argv, with blanks between; empty when it is gone."""
+    """Return the command line of a process, separated by spaces, or empty bytes if the process has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
     except OSError:
@@ -40,6 +40,6 @@ def command(pid: int) -> bytes:
 
 
 def send(pid: int, number: signal.Signals) -> None:
-    """Also to who has just gone."""
+    """Send a signal. Does nothing if the process has ended."""
     with suppress(ProcessLookupError):
         os.kill(pid, number)

@@ -1,4 +1,4 @@
-"""The wall clock of an agent jumps by an hour, both ways, and its lease neither ends sooner nor later for that."""
+"""The wall clock of an agent jumps by an hour, forward or back, and its lease still ends at the right time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KEY = RankKey(1, 1, 0)
 
 @dataclass
 class Here:
-    """A server, and the way to it of an agent whose clock is false."""
+    """A server, and what an agent with a wrong clock needs to reach it."""
 
     server: LeaseServer
     proxy: Proxy

@@ -1,4 +1,4 @@
-"""Read the records of `program.py`: when programs ran, and whether one of a rank still runs."""
+"""Reads the records of `program.py`: when programs ran, and whether a program of a rank still runs."""
 
 from __future__ import annotations
 

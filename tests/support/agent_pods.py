@@ -1,4 +1,4 @@
-"""A fake cluster whose pods are processes with real agents, and launchers on it."""
+"""A fake Kubernetes cluster whose pods are local processes that run real agents, and launchers for that cluster."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hai_backend.testing.kube import FakeCluster, NodeSpec, ProcessKubelet
 
 
 def agent_directory(home: Path) -> Path:
-    """What an operator would put on each node: the agent with the Python that runs it."""
+    """Create the directory that an operator installs on each node, and return it: the agent and its Python."""
     program = home / "agent" / "bin" / "hai-agent"
     program.parent.mkdir(parents=True, exist_ok=True)
     python = Path(sys.executable)
@@ -40,11 +40,11 @@ async def process_pod_cluster(home: Path, nodes: int, **more: Any) -> AsyncItera
 
 
 def cluster_settings(home: Path, **more: Any) -> ClusterSettings:
-    """Of a cluster whose image is named `default`, as tasks do that name none."""
+    """Return settings for a cluster whose only image is `default`, which tasks without an image use."""
     made = ClusterSettings(
         namespace="default",
         instance="test",
-        server_addresses=("127.0.0.1:1",),  # nobody: agents try again
+        server_addresses=("127.0.0.1:1",),  # nothing listens there: agents retry
         agent_path=str(agent_directory(home)),
         images={"default": "any/image:1"},
         default_uid=1000,
@@ -55,7 +55,7 @@ def cluster_settings(home: Path, **more: Any) -> ClusterSettings:
 def make_launcher(
     cluster: FakeCluster, home: Path, options: Options | None = None, **settings: Any
 ) -> KubernetesLauncher:
-    """A launcher that asks the fake cluster over HTTP, by the official client."""
+    """Return a launcher that sends its requests to the fake cluster over HTTP, with the official client."""
     transport = OfficialTransport(str(cluster.kubeconfig(home / "kubeconfig")))
     chosen = options or Options(kill_grace=1.0)
     return KubernetesLauncher(transport, cluster_settings(home, **settings), chosen, Random(1))

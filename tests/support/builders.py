@@ -1,4 +1,4 @@
-"""Small valid tasks."""
+"""Builders of small valid tasks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hai_backend.domain.task import Task, TaskState
 def a_spec(
     name: str = "t", nodes: int = 1, entrypoint: str = "train.py", **options: Any
 ) -> TaskSpec:
-    """A small valid task."""
+    """Return the specification of a small valid task."""
     return TaskSpec(
         name,
         ProgramSpec(entrypoint),
@@ -23,6 +23,6 @@ def a_spec(
 
 
 def a_task(task_id: int = 1, user: str = "ada", **spec: Any) -> Task:
-    """A task in the queue."""
+    """Return a task that waits in the queue."""
     made = a_spec(**spec)
     return Task(task_id, user, made, TaskState.WAITING_INIT, made.priority, created_at=1.0)

@@ -1,4 +1,4 @@
-"""The loops over the memory store, a fake launcher and a clock turned by hand."""
+"""The server's loops over a given store, with a fake launcher and a manual clock."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from hai_backend.scheduler import Policy
 from hai_backend.store.base import Store
 from hai_backend.testing import ManualClock
 
-_TIMEOUT_SECONDS = 20.0  # a busy machine may take long for what takes milliseconds
+_TIMEOUT_SECONDS = 20.0  # generous: a step of milliseconds may take seconds on a busy machine
 
 
 class NoAccounts:
@@ -41,7 +41,7 @@ class NoAccounts:
 
 @dataclass
 class ControllerHarness:
-    """Everything but gRPC and processes."""
+    """The parts of a server that are neither gRPC nor processes, wired together."""
 
     store: Store
     launcher: FakeLauncher
@@ -83,7 +83,7 @@ class ControllerHarness:
         await self.launching.listed.wait()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Let the loops run until something is so."""
+        """Let the loops run until `condition` returns true. Raises AssertionError after 20 seconds."""
         deadline = time.monotonic() + _TIMEOUT_SECONDS
         while not condition():
             assert time.monotonic() < deadline, "it never came true"
@@ -95,7 +95,7 @@ class ControllerHarness:
         await self.executor.close()
 
     async def attach_all(self, task_id: int) -> Task:
-        """What agents do: attach, start."""
+        """Attach all ranks of the task's run, as their agents would."""
         task = await self.task_manager.get(task_id)
         assert task.run is not None
         for rank in task.run.ranks:
@@ -105,7 +105,7 @@ class ControllerHarness:
         return task
 
     async def leave(self, task_id: int) -> None:
-        """Agents end, and the launcher sees it."""
+        """End all agents of the task's run, and wait until the launcher has reported it."""
         task = await self.task_manager.get(task_id)
         assert task.run is not None
         for rank in task.run.ranks:

@@ -1,8 +1,8 @@
-"""`hai-server` with one difference: it ends itself with SIGKILL just before or just after its n-th write of a task.
+"""`hai-server`, except that it kills itself with SIGKILL just before or just after its n-th write of a task.
 
     python -m tests.support.crashing_server --home DIR … --kill-at 3:after
 
-The fault-point test enumerates all writes of a story, both ways.
+tests/e2e/operations/test_fault_points.py runs one scenario with every write, before and after.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hai_backend.store.connect import open_store
 
 
 class CrashingStore:
-    """A store that ends this process around its n-th write of a task; everything else is the real store's."""
+    """A store that kills this process around its n-th write of a task. It passes all other calls to the real store."""
 
     def __init__(self, store: Store, write: int, position: str) -> None:
         self._store = store
@@ -59,7 +59,7 @@ def _kill_if(now: bool) -> None:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Take --kill-at N:before|after away, and be the server."""
+    """Remove `--kill-at N:before|after` from the arguments, and run the server with the others."""
     at = argv.index("--kill-at")
     write, position = argv[at + 1].split(":")
     arguments = [*argv[:at], *argv[at + 2 :]]

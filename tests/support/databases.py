@@ -1,7 +1,7 @@
-"""Databases of tests: on a PostgreSQL server, each test has one of its own.
+"""Databases for tests. On a PostgreSQL server, each test has a database of its own.
 
-With HAI_TEST_STORE=postgres the suite that is fast on a laptop runs on what production has. A test's database is then
-a copy of one that has its tables already: migrating once per test would take longer than the test.
+With HAI_TEST_STORE=postgres the suite runs on PostgreSQL, like a server in production. The database of a test is then
+a copy of a database that has all tables, because a migration in each test would take longer than the test.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _migrated: list[str] = []
 
 
 async def create_database(server: str, template: str = "template1") -> str:
-    """The address of a new database on a PostgreSQL server: empty, or a copy of another that nobody uses."""
+    """Create a database on a PostgreSQL server, a copy of `template`, and return its URL. Nobody may use `template`."""
     name = f"hai_test_{uuid.uuid4().hex}"
     await _execute(server, f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
     return make_url(server).set(database=name).render_as_string(hide_password=False)
 
 
 async def drop_database(server: str, url: str) -> None:
-    """Remove it, whoever still uses it."""
+    """Drop the database, even if it has open connections."""
     await _execute(server, f'DROP DATABASE "{make_url(url).database}" WITH (FORCE)')
 
 

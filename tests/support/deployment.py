@@ -1,6 +1,6 @@
-"""Where the stories of the main job happen: a server and its cluster, of processes or of pods, and an admin's client.
+"""Deployments for end-to-end tests: a server with its cluster, of processes or of pods, and an admin's client.
 
-The same tests run on all of them, and on a real cluster (real.py). What a test must know of the difference stands here.
+The same tests run on all deployments, also on a real cluster (real_cluster.py). This module hides the differences.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _PATIENCE = "--timeout=90s"
 
 @dataclass(frozen=True, slots=True)
 class Kubectl:
-    """Everything happens in the one namespace that pods of tasks are in."""
+    """Runs kubectl in the namespace of the tasks' pods."""
 
     kubeconfig: Path = Path()
     namespace: str = ""
 
     async def kubectl(self, *words: str) -> str:
-        """What it prints. Raises RuntimeError with its last words when it fails."""
+        """Run kubectl, and return what it prints. Raises RuntimeError with its error output if it fails."""
         command = ("kubectl", "--kubeconfig", str(self.kubeconfig), "-n", self.namespace, *words)
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.kubeconfig.parent)}
         pipe = asyncio.subprocess.PIPE
@@ -48,15 +48,15 @@ class Kubectl:
         return said.decode()
 
     async def delete(self, pod: str, *more: str) -> None:
-        """Take a pod away, and do not wait until it is gone."""
+        """Delete a pod, and do not wait until it is gone."""
         await self.kubectl("delete", "pod", pod, "--wait=false", *more)
 
     async def node_of(self, pod: str) -> str:
-        """Where a pod is."""
+        """Return the name of the node of a pod."""
         return await self.kubectl("get", "pod", pod, "-o", "jsonpath={.spec.nodeName}")
 
     async def wait_until_empty(self) -> None:
-        """Wait until no object of any run is there. Raises RuntimeError when it takes long."""
+        """Wait until no objects of runs are left. Raises RuntimeError after 90 seconds."""
         await self.kubectl("wait", "--for=delete", _OURS, "-l", TASK, _PATIENCE)
 
 
@@ -65,15 +65,13 @@ _POD_HOMES = "*/volumes/home/run"
 
 @dataclass
 class Deployment:
-    """A client, a directory for programs, and where ranks live below it."""
+    """A client, a directory for programs, and the directories in which ranks run."""
 
     client: Client
     directory: Path
     home: Path
     pods: Path | None = None
-    hands: Kubectl = field(
-        default_factory=Kubectl
-    )  # somebody else at the cluster, where there is one
+    hands: Kubectl = field(default_factory=Kubectl)  # acts on the cluster beside the server
 
     def spec(
         self,
@@ -84,7 +82,7 @@ class Deployment:
         priority: int = 10,
         **more: Any,
     ) -> TaskSpec:
-        """A task whose program is this text."""
+        """Return a task specification whose program has this text."""
         suffix = ".sh" if code.startswith("#!") else ".py"
         program = self.directory / f"{name}{suffix}"
         program.write_text(code)
@@ -100,12 +98,12 @@ class Deployment:
         )
 
     async def run(self, spec: TaskSpec) -> Task:
-        """Submit and wait for the end."""
+        """Submit a task, and wait until it ends."""
         task = await self.client.tasks.create(spec)
         return await self.client.tasks.wait(task.id, timeout=60)
 
     async def until_printed(self, task_id: int, text: str) -> None:
-        """Raises AssertionError when it never was."""
+        """Wait until the task has printed the text. Raises AssertionError if it ends without."""
         async for answer in self.client.logs.tail(task_id, follow=True):
             if any(text in line.text for line in answer.lines):
                 return
@@ -118,11 +116,11 @@ class Deployment:
         return [e.kind for e in await self.client.tasks.events(task_id)]
 
     def rank(self, key: str) -> Path:
-        """The directory of a rank that lives."""
+        """Return the directory of a live rank."""
         return next(run / key for run in self._runs() if (run / key).exists())
 
     def marked(self, task_id: int) -> list[int]:
-        """Processes that carry the mark of a rank of this task."""
+        """Return the process ids of the processes that are marked as processes of this task."""
         return [
             process.pid
             for run in self._runs()
@@ -170,7 +168,7 @@ async def pod_deployment(
 
 
 def kubernetes_settings(directory: Path, kubeconfig: Path, **more: Any) -> dict[str, Any]:
-    """[kubernetes] of a server of a fake cluster."""
+    """Return the table [kubernetes] for a server of a fake cluster."""
     settings = asdict(cluster_settings(directory, server_addresses=()))
     kept = {key: settings[key] for key in ("namespace", "agent_path", "images", "default_uid")}
     shared = f"hostPath:{directory / 'home'}"

@@ -1,4 +1,4 @@
-"""The way to a fake cluster in this process without sockets: the same faults, and always in the same order."""
+"""A transport to a fake cluster in this process, without sockets, so the order of events is always the same."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hai_backend.testing.kube.request_info import RequestInfo, parse_request
 from hai_backend.testing.kube.watch import Watch, WatchOptions
 from tests.support.virtual_time import run_outside
 
-_LATENCY_SECONDS = 0.002  # there, and back
+_LATENCY_SECONDS = 0.002  # in each direction
 _FAULT_DELAY_SECONDS = 1.0
 
 
@@ -29,7 +29,7 @@ class DirectTransport:
         self._cluster = cluster
 
     async def ask(self, call: api.Call, seconds: float) -> Answer:
-        """See Transport."""
+        """Send a request, and return the answer. See Transport."""
         await asyncio.sleep(_LATENCY_SECONDS)
         try:
             answer = await self._answer(call)
@@ -39,7 +39,7 @@ class DirectTransport:
         return answer
 
     async def lines(self, call: api.Call) -> AsyncGenerator[bytes, None]:
-        """See Transport."""
+        """Yield the lines of a watch. See Transport."""
         request, fault = self._receive(call)
         if isinstance(fault, Refusal):
             raise error_from(fault.error().code, json.dumps(fault.error().status()).encode())
@@ -96,7 +96,7 @@ class DirectTransport:
 
 
 class SimulatedTransport(DirectTransport):
-    """Of one cluster, for all servers."""
+    """The transport of all simulated servers to one cluster. A test can disconnect it."""
 
     def __init__(self, cluster: FakeCluster) -> None:
         super().__init__(cluster)
@@ -105,7 +105,7 @@ class SimulatedTransport(DirectTransport):
         self._connected.set()
 
     def disconnect(self) -> None:
-        """No packet passes, until `reconnect` was called as often."""
+        """Let no packet pass until `reconnect` has been called as often as `disconnect`."""
         self._outages += 1
         self._connected.clear()
 
@@ -115,14 +115,14 @@ class SimulatedTransport(DirectTransport):
             self._connected.set()
 
     async def ask(self, call: api.Call, seconds: float) -> Answer:
-        """See Transport."""
+        """Send a request. While disconnected, raise Unavailable after `seconds`. See Transport."""
         if self._outages:
             await asyncio.sleep(seconds)
             raise Unavailable("no answer in time")
         return await super().ask(call, seconds)
 
     async def lines(self, call: api.Call) -> AsyncGenerator[bytes, None]:
-        """See Transport."""
+        """Yield the lines of a watch. While disconnected, yield nothing. See Transport."""
         async with aclosing(super().lines(call)) as lines:
             async for line in lines:
                 await self._connected.wait()

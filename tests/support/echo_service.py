@@ -1,4 +1,4 @@
-"""An http service that says what reached it: `python echo_service.py PORT`."""
+"""An HTTP service that reports the requests that it received: `python echo_service.py PORT`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Environments as haienv leaves them, without haienv: text, links, and a bin/python that leads to this Python."""
+"""Environments as haienv makes them, made without haienv: texts, links, and a bin/python that links to this Python."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _CREATED = "2026-11-21T23:50:00Z"
 
 
 def lock_of(*lines: str) -> str:
-    """The text of a lock."""
+    """Return the text of a lock file with these lines."""
     return "\n".join(("# haienv lock 1", "# python 3.11", *lines)) + "\n"
 
 
 def layer_of(root: Path, owner: str, name: str) -> Path:
-    """The directory that an environment is now."""
+    """Return the directory of the current layer of an environment."""
     return (root / owner / name / "current").resolve()
 
 
@@ -39,7 +39,7 @@ def make_environment(
     facts: Mapping[str, Any] | None = None,
     **metadata: str,
 ) -> str:
-    """Make it, or replace what it is; `facts` stand in layer.toml instead of the usual ones. Its lock hash."""
+    """Make or replace an environment, and return its lock hash. `facts` override the usual values of layer.toml."""
     text = lock or lock_of(f"# of {name}")
     lock_hash = hashlib.sha256(text.encode()).hexdigest()
     layer = root / owner / ".layers" / lock_hash[:24]
@@ -53,14 +53,14 @@ def make_environment(
 
 
 def as_parent(root: Path, owner: str, name: str) -> dict[str, str]:
-    """An environment as its children name it."""
+    """Return how the children of an environment refer to it."""
     layer = layer_of(root, owner, name)
     lock_hash = hashlib.sha256((layer / "lock.txt").read_bytes()).hexdigest()
     return {"name": name, "owner": owner, "layer": layer.name, "lock_hash": lock_hash}
 
 
 def make_image(layer: Path, members: Iterable[tarfile.TarInfo | tuple[str, bytes]]) -> str:
-    """Pack files, or whatever an archive may hold, as the image of a layer; its hash."""
+    """Pack these members as the image of a layer, and return the image's SHA-256. A TarInfo is added without data."""
     packed, size, files = io.BytesIO(), 0, 0
     with tarfile.open(fileobj=packed, mode="w") as archive:
         for member in members:
@@ -117,7 +117,7 @@ def _link_current(directory: Path, layer: Path) -> None:
 
 
 def fake_haienv(path: Path, body: str) -> str:
-    """A program that stands for haienv; `body` is Python, and finds its arguments in `words`."""
+    """Write a program that replaces haienv, and return its path. `body` is Python code; `words` has the arguments."""
     lines = (
         f"#!{sys.executable}",
         "import os, sys",

@@ -1,4 +1,4 @@
-"""Kernels of a JupyterLab, spoken to as its page does: over a websocket."""
+"""Kernels of a JupyterLab server. As in the browser, the connection is a WebSocket."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def kernel(
 
 
 def execute(code: str) -> dict[str, Any]:
-    """The message that asks a kernel to run code."""
+    """Return the message that asks a kernel to execute code."""
     header = {"msg_id": "1", "msg_type": "execute_request", "session": "s", "version": "5.3"}
     return {
         "header": {**header, "username": "", "date": ""},
@@ -37,7 +37,7 @@ def execute(code: str) -> dict[str, Any]:
 
 
 async def printed(socket: aiohttp.ClientWebSocketResponse) -> str:
-    """What a kernel prints next."""
+    """Return the text that a kernel prints next. Raises AssertionError if the WebSocket is closed before."""
     async for message in socket:
         said = json.loads(message.data)
         if said["header"]["msg_type"] == "stream":

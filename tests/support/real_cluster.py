@@ -1,7 +1,7 @@
-"""The stories of the main job on a real cluster: KUBECONFIG, HAI_E2E_IMAGE, and what else docs/operate.md names.
+"""A deployment on a real cluster, which KUBECONFIG, HAI_E2E_IMAGE and other variables name (see docs/operate.md).
 
-Its nodes see this machine's directories. The namespace is the tests' own: task 1 of one server is task 1 of the next,
-so nothing may be left of a story when another begins.
+Its nodes can access the directories of this machine. Only these tests may use the namespace. Each server numbers its
+tasks from 1, so a test must leave no object behind for the next one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REQUIRED_VARIABLES = ("KUBECONFIG", "HAI_E2E_IMAGE")
 
 
 def real_cluster_configured() -> bool:
-    """Whether a real cluster was named."""
+    """Return whether the environment names a real cluster."""
     return all(name in os.environ for name in REQUIRED_VARIABLES)
 
 
@@ -35,7 +35,7 @@ async def real_cluster_deployment(
     directory: Path, table: Mapping[str, Any] = MappingProxyType({})
 ) -> AsyncIterator[Deployment]:
     """At least two nodes. At the end nothing of any run is left, or RuntimeError says what is."""
-    directory.chmod(0o755)  # noqa: ASYNC240 - programs are other users than who runs the tests
+    directory.chmod(0o755)  # noqa: ASYNC240 - programs run as other users than the tests do
     settings = {**_kubernetes_settings(directory), **table}
     kubectl = Kubectl(Path(settings["kubeconfig"]), settings["namespace"])
     async with (
@@ -67,13 +67,13 @@ async def _stop_all(client: Client) -> None:
 
 
 def _local_address() -> str:
-    """The address of this machine on the way to the API server: pods come back by it, in most networks."""
+    """Return the address from which this machine reaches the API server. In most networks, pods can reach it there."""
     from kubernetes import config
 
     api = config.new_client_from_config(os.environ["KUBECONFIG"])  # type: ignore[no-untyped-call]
     api_url = urlsplit(api.configuration.host)
     kind = socket.AF_INET6 if ":" in str(api_url.hostname) else socket.AF_INET
-    with socket.socket(kind, socket.SOCK_DGRAM) as sock:  # nothing is sent
+    with socket.socket(kind, socket.SOCK_DGRAM) as sock:  # connecting a UDP socket sends nothing
         sock.connect((api_url.hostname, api_url.port or 443))
         return str(sock.getsockname()[0])
 

@@ -1,6 +1,6 @@
-"""Ranks whose programs are played: nothing runs, but a real server hears what their agents would say, when told to.
+"""Agents without programs, for a real server. Tests decide what the agents send.
 
-With a clock that stands still the same story gives the same state, to the letter.
+With a clock that does not advance, the same test produces exactly the same state.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from hai_backend.launch.base import RankKey, RankLaunch
 from hai_backend.launch.fake import FakeLauncher
 from hai_backend.logs.lines import stamp
 
-_HEARTBEAT_SECONDS = 2.0  # so that no agent looks silent, however long a story takes
+_HEARTBEAT_SECONDS = 2.0  # no agent looks silent, however long a test takes
 
 Metadata = tuple[tuple[str, str], ...]
 
 
 class ScriptedAgent:
-    """The agent of one rank. It begins, saves and leaves as it is asked to; what is printed and how it ends is told."""
+    """The agent of one rank. It starts, suspends and ends on request of the server. Tests make it print and exit."""
 
     def __init__(self, rank: RankLaunch, over: Callable[[], None]) -> None:
         self.key = rank.key
@@ -36,7 +36,7 @@ class ScriptedAgent:
         self._yields = False
 
     async def play(self, address: str) -> None:
-        """Until its end is recorded."""
+        """Run until the server has recorded the exit."""
         key = self.key
         hello = pb.AgentHello(
             task_id=key.task_id, run=key.run, rank=key.rank, address=f"10.0.0.{key.rank + 1}"
@@ -44,7 +44,7 @@ class ScriptedAgent:
         self._say(pb.AttachRequest(hello=hello))
         metadata = (("authorization", f"Bearer {self._token}"),)
         async with grpc.aio.insecure_channel(address) as channel:
-            with suppress(grpc.aio.AioRpcError):  # the server leaves
+            with suppress(grpc.aio.AioRpcError):  # the server stops
                 await self._attach(channel, metadata)
         self._over()
 
@@ -55,18 +55,18 @@ class ScriptedAgent:
                 return
 
     def print(self, lines: Sequence[str], now: float) -> None:
-        """Lines of its program."""
+        """Send lines of the program's output."""
         data = b"".join(stamp(now) + line.encode() + b"\n" for line in lines)
         self._say(pb.AttachRequest(log=pb.LogChunk(offset=self._printed, data=data)))
         self._printed += len(data)
 
     def exit(self, code: int, last_lines: str = "") -> None:
-        """Its program ends."""
+        """Report that the program has exited."""
         ended = pb.ProgramExited(exit_code=code, last_lines=last_lines, yielded=self._yields)
         self._say(pb.AttachRequest(exited=ended))
 
     def _hear(self, answer: pb.AttachResponse) -> bool:
-        """True when nothing is left to say."""
+        """Answer a message of the server. Return true if the agent has nothing more to send."""
         match answer.WhichOneof("message"):
             case "go":
                 self._say(pb.AttachRequest(started=pb.ProgramStarted(pid=1)))
@@ -92,7 +92,7 @@ class ScriptedAgent:
 
 
 class ScriptedLauncher(FakeLauncher):
-    """A launcher whose ranks have players. `address` of the server is known once it listens."""
+    """A launcher that runs a scripted agent for each rank. `address` returns the address of the listening server."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         super().__init__(nodes)
@@ -101,13 +101,13 @@ class ScriptedLauncher(FakeLauncher):
         self._playing: set[asyncio.Task[None]] = set()
 
     async def start(self, ranks: Sequence[RankLaunch]) -> None:
-        """See Launcher."""
+        """Start scripted agents for these ranks. See Launcher."""
         await super().start(ranks)
         for rank in ranks:
             self._play(rank)
 
     async def close(self) -> None:
-        """See Launcher."""
+        """Stop all agents. See Launcher."""
         for playing in self._playing:
             playing.cancel()
         await asyncio.gather(*self._playing, return_exceptions=True)
@@ -121,6 +121,6 @@ class ScriptedLauncher(FakeLauncher):
         playing.add_done_callback(self._playing.discard)
 
     def terminate(self, key: RankKey) -> None:
-        """See FakeLauncher; one that is gone already stays gone."""
+        """End a rank, unless it has ended. See FakeLauncher."""
         if key in self.ranks:
             super().terminate(key)

@@ -1,4 +1,4 @@
-"""Real servers for tests and benchmarks: one in this process, and one in a process of its own that may be killed."""
+"""Real servers for tests and benchmarks: in this process, or in a process of their own, which a test may kill."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from hai_backend.server.process import Server
 from hai_backend.store.connect import open_store
 from tests.support.databases import default_database
 
-_START_SECONDS = 300.0  # of a machine that is busy with ten other things
-# The kernel lends none of these, so nothing takes the port of a server that is away.
+_START_SECONDS = 300.0  # generous: the machine may be busy with other tests
+# The kernel assigns none of these ports to others, so a server finds its port free when it starts again.
 _QUIET_PORTS = range(20_000, 32_000)
 
 
 @dataclass(frozen=True, slots=True)
 class RunningServer:
-    """A server in this process: its parts, and an admin's way to it."""
+    """A server in this process, and the profile with which an admin connects to it."""
 
     app: Server
     profile: Profile
@@ -71,9 +71,9 @@ async def running_server(
 
 
 class ServerProcess:
-    """A server in a process of its own. Start, kill and start it again; `home` stays.
+    """A server in a process of its own. A test may start and kill it repeatedly; `home` is kept.
 
-    `shared` is what it has in common with other servers, as its settings say.
+    `shared` is the directory that it shares with other servers, as its settings say.
     """
 
     def __init__(
@@ -89,12 +89,12 @@ class ServerProcess:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, *more: str, module: str = "") -> Profile:
-        """An admin's way to it, once it answers. Raises RuntimeError with its last words when it does not start."""
+        """Start, and return an admin's profile once the server answers. Raises RuntimeError with the end of its log."""
         self.listen(*more, module=module)
         return self.profile()
 
     def listen(self, *more: str, module: str = "") -> None:
-        """Return when it answers, or passes calls on. Raises RuntimeError with its last words."""
+        """Start, and return once the server answers or forwards calls. Raises RuntimeError with the end of its log."""
         where = self.home / "server.json"
         where.unlink(missing_ok=True)
         if not last_port(self.home):
@@ -114,11 +114,11 @@ class ServerProcess:
         return (self.home / "server.log").read_text(errors="replace")[-4000:]
 
     def profile(self) -> Profile:
-        """An admin's way to it."""
+        """Return an admin's profile of this server."""
         return Profile("test", self.address(), (self._shared / "admin.token").read_text())
 
     def address(self) -> str:
-        """Where it listens."""
+        """Return the address on which the server listens."""
         return str(json.loads((self.home / "server.json").read_text())["address"])
 
     @property
@@ -126,13 +126,13 @@ class ServerProcess:
         return self.process is not None and self.process.poll() is None
 
     def end(self, number: int = signal.SIGTERM) -> None:
-        """SIGTERM stops it well, SIGKILL does not ask."""
+        """Send a signal, and wait for the exit: SIGTERM stops the server in order, SIGKILL kills it."""
         assert self.process is not None
         self.process.send_signal(number)
         self.process.wait(60)
 
     def sweep(self) -> None:
-        """End every agent and program that is left."""
+        """End all agents and programs that still run."""
         subprocess.run([*self._command[:5], "--sweep"], check=True)
 
 
@@ -167,7 +167,7 @@ def count_streams() -> Iterator[Callable[[], int]]:
 
 
 class Replicas:
-    """`servers` are processes. They share `home`/shared: logs, ranks, the key of run tokens and the admin's token."""
+    """Server processes with one database. They share `home`/shared: logs, ranks, secrets and the admin's token."""
 
     def __init__(self, home: Path, count: int, database: str, *flags: str) -> None:
         self.shared = home / "shared"
@@ -178,19 +178,19 @@ class Replicas:
         ]
 
     def start(self) -> None:
-        """Return when all listen, and the first leader has made the admin."""
+        """Start all. Return when all listen and the first leader has created the admin."""
         with ThreadPoolExecutor(len(self.servers)) as pool:
             list(pool.map(ServerProcess.listen, self.servers))
         while not (self.shared / "admin.token").exists():
             time.sleep(0.01)
 
     def profile(self, *servers: ServerProcess) -> Profile:
-        """An admin's way to these servers, or to all."""
+        """Return an admin's profile of these servers, or of all."""
         addresses = ",".join(server.address() for server in servers or self.servers)
         return Profile("test", addresses, (self.shared / "admin.token").read_text())
 
     async def leader(self) -> ServerProcess:
-        """The server that the database names; waits until there is one."""
+        """Return the server that is the leader in the database. Waits until one is."""
         connection = await asyncpg.connect(self.database)
         try:
             while True:
@@ -203,7 +203,7 @@ class Replicas:
             await connection.close()
 
     def end(self) -> None:
-        """Kill what runs, and every agent and program."""
+        """Kill all servers, agents and programs."""
         for server in self.servers:
             if server.running:
                 assert server.process is not None

@@ -1,4 +1,4 @@
-"""A loop whose clock leaps: hours pass in moments, and the same program does the same things in the same order."""
+"""Event loops with virtual time: hours pass in moments, and a program always runs in the same order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DEADLOCK_SECONDS = 5.0
 
 
 class _LeapingSelector(selectors.DefaultSelector):
-    """Waits for nothing that is only a matter of time."""
+    """A selector that advances the clock instead of waiting for a timeout."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class _LeapingSelector(selectors.DefaultSelector):
         ready = super().select(0)
         if ready or timeout == 0:
             return ready
-        if timeout is None:  # a thread, or a peer outside, must say something
+        if timeout is None:  # only a thread or a peer outside the loop can wake the program
             ready = super().select(_DEADLOCK_SECONDS)
             if not ready:
                 raise RuntimeError("everybody waits, and nothing will ever happen")
@@ -35,25 +35,25 @@ class _LeapingSelector(selectors.DefaultSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Only for work without threads and without peers outside the loop."""
+    """An event loop in virtual time, for work without threads and without peers outside the loop."""
 
     def __init__(self) -> None:
         self._selector = _LeapingSelector()
         super().__init__(self._selector)
-        self._clock_resolution = 1e-6  # years on, shorter moments get lost in the numbers
+        self._clock_resolution = 1e-6  # after years, rounding loses shorter intervals
 
     def time(self) -> float:
         return self._selector.now
 
 
 def run_virtually(work: Coroutine[Any, Any, T]) -> T:
-    """As asyncio.run, in virtual time."""
+    """Run a coroutine in virtual time, as asyncio.run does in real time."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(work)
 
 
 class LoopTimers:
-    """The clock of servers and fake clusters in such a loop."""
+    """The clock of servers and fake clusters in a virtual loop."""
 
     def now(self) -> float:
         return 1_000_000.0 + asyncio.get_running_loop().time()
@@ -63,7 +63,7 @@ class LoopTimers:
 
 
 class AheadClock:
-    """The real time, and as much more as it was told: minutes pass at once, and programs of this machine go on."""
+    """The real time plus an offset. A test advances it by minutes at once, while programs keep running."""
 
     def __init__(self) -> None:
         self._offset = 0.0
@@ -79,7 +79,7 @@ _PROCESS: ContextVar[SimulatedProcess | None] = ContextVar("host", default=None)
 
 
 class SimulatedProcess:
-    """Frozen as often as thawed: several causes may stop it at once."""
+    """A process that can be frozen. Several causes may freeze it at once: it runs again when each has thawed it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -91,11 +91,11 @@ class SimulatedProcess:
         return self._freeze_count > 0
 
     def freeze(self) -> None:
-        """Nothing of it runs until `thaw` has been called as often."""
+        """Run nothing of this process until `thaw` has been called as often as `freeze`."""
         self._freeze_count += 1
 
     def thaw(self) -> None:
-        """What was due meanwhile is due now."""
+        """Undo one `freeze`. After the last one, run what became due in the meantime."""
         self._freeze_count = max(0, self._freeze_count - 1)
         if not self._freeze_count and self.deferred:
             loop = asyncio.get_running_loop()
@@ -104,34 +104,34 @@ class SimulatedProcess:
             loop.resume(deferred)
 
     def release(self) -> None:
-        """Thaw it, however often it was frozen: it is over."""
+        """Thaw the process for good, however often it was frozen."""
         self._freeze_count = 1
         self.thaw()
 
     def context(self) -> Context:
-        """What runs in it belongs to this host."""
+        """Return a context. What runs in it belongs to this process."""
         context = copy_context()
         context.run(_PROCESS.set, self)
         return context
 
     def create_task(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Begin work of this host."""
+        """Start a coroutine as work of this process."""
         return asyncio.get_running_loop().create_task(work, context=self.context())
 
     def run(self, action: Callable[..., T], *args: Any) -> T:
-        """Call something, now, as this host."""
+        """Call a function at once as work of this process."""
         return self.context().run(action, *args)
 
 
 def run_outside(action: Callable[..., T], *args: Any) -> T:
-    """Call something as no host: what it begins is never frozen."""
+    """Call a function as work of no process. What it starts is never frozen."""
     context = copy_context()
     context.run(_PROCESS.set, None)
     return context.run(action, *args)
 
 
 class SuspendableLoop(VirtualLoop):
-    """A virtual loop that lets frozen hosts wait."""
+    """A virtual loop in which frozen processes do not run."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -139,7 +139,7 @@ class SuspendableLoop(VirtualLoop):
         self._ready = _ReadyQueue()
 
     def resume(self, deferred: list[asyncio.Handle]) -> None:
-        """Let these handles run."""
+        """Run these handles."""
         self._ready.extend(deferred)
 
 
@@ -153,6 +153,6 @@ class _ReadyQueue(deque[asyncio.Handle]):
 
 
 def run_with_processes(work: Coroutine[Any, Any, T]) -> T:
-    """As run_virtually, with hosts that can be frozen."""
+    """Run a coroutine in virtual time, with processes that can be frozen."""
     with asyncio.Runner(loop_factory=SuspendableLoop) as runner:
         return runner.run(work)

@@ -1,4 +1,4 @@
-"""A plain client of workspaces for tests and benchmarks: everything in memory, one push at a time."""
+"""A simple client of workspaces for tests and benchmarks. It keeps all data in memory and runs one push at a time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MESSAGE_BYTES = 1 << 20
 
 
 def file(path: str, data: bytes, *, executable: bool = False) -> pb.WorkspaceEntry:
-    """A regular file."""
+    """Return the entry of a regular file."""
     return pb.WorkspaceEntry(
         path=path,
         kind=pb.ENTRY_KIND_FILE,
@@ -29,22 +29,22 @@ def file(path: str, data: bytes, *, executable: bool = False) -> pb.WorkspaceEnt
 
 
 def directory(path: str) -> pb.WorkspaceEntry:
-    """A directory."""
+    """Return the entry of a directory."""
     return pb.WorkspaceEntry(path=path, kind=pb.ENTRY_KIND_DIRECTORY)
 
 
 def link(path: str, target: str) -> pb.WorkspaceEntry:
-    """A symbolic link."""
+    """Return the entry of a symbolic link."""
     return pb.WorkspaceEntry(path=path, kind=pb.ENTRY_KIND_SYMLINK, target=target)
 
 
 def removal(path: str) -> pb.WorkspaceEntry:
-    """A path that goes."""
+    """Return the entry that removes a path."""
     return pb.WorkspaceEntry(path=path)
 
 
 def begin(name: str, token: str, base: int, **more: bool) -> calls.PushTreeRequest:
-    """The first message."""
+    """Return the first message of a push."""
     requests = calls.BeginPush(
         name=name, lease_token=token, base_revision=base, author="a test", **more
     )
@@ -52,12 +52,12 @@ def begin(name: str, token: str, base: int, **more: bool) -> calls.PushTreeReque
 
 
 def changes(entries: Iterable[pb.WorkspaceEntry]) -> calls.PushTreeRequest:
-    """What shall change."""
+    """Return a message with the entries that the push changes."""
     return calls.PushTreeRequest(changes=calls.PushChanges(entries=entries))
 
 
 def contents(*data: bytes) -> calls.PushTreeRequest:
-    """Contents as they are."""
+    """Return a message with uncompressed file contents."""
     requests = calls.PushContents(
         digests=[blake3(each).digest() for each in data],
         sizes=[len(each) for each in data],
@@ -67,12 +67,12 @@ def contents(*data: bytes) -> calls.PushTreeRequest:
 
 
 def commit(messages: int) -> calls.PushTreeRequest:
-    """The last message."""
+    """Return the last message of a push. `messages` is how many messages were sent before it."""
     return calls.PushTreeRequest(commit=calls.CommitPush(messages=messages))
 
 
 class Pusher:
-    """One workspace of one client, which holds the right to write."""
+    """Pushes to one workspace. It holds the lease for writing."""
 
     def __init__(self, client: Client, name: str) -> None:
         self.client = client
@@ -82,12 +82,12 @@ class Pusher:
         self.sent_bytes = 0
 
     async def create(self) -> Pusher:
-        """Make the workspace and take the right to write."""
+        """Create the workspace, and take the lease."""
         await self.client.workspaces.create(self.name)
         return await self.lease()
 
     async def lease(self) -> Pusher:
-        """Take the right to write."""
+        """Take the lease, even from another client."""
         lease = await self.client.workspaces.lease(self.name, "a test", force=True)
         self.token, self.base = lease.token, lease.revision
         return self
@@ -98,7 +98,7 @@ class Pusher:
         more: Iterable[pb.WorkspaceEntry] = (),
         **begin_with: bool,
     ) -> pb.WorkspaceRevision:
-        """Files, and other entries; answers the revision that they made."""
+        """Push files and other entries. Return the new revision."""
         entries = [*(file(path, data) for path, data in files.items()), *more]
         contents_by_digest = {blake3(data).digest(): data for data in files.values()}
         return await self.send(entries, contents_by_digest, **begin_with)
@@ -109,7 +109,7 @@ class Pusher:
         contents_by_digest: Mapping[bytes, bytes],
         **begin_with: bool,
     ) -> pb.WorkspaceRevision:
-        """A push of these entries, whose contents are known by digest."""
+        """Push these entries. `contents_by_digest` has the contents that the server may request."""
         batches = [entries[i : i + _BATCH] for i in range(0, len(entries), _BATCH)]
         first = begin(self.name, self.token, self.base, **begin_with)
         requests = [first, *map(changes, batches)]
@@ -137,7 +137,7 @@ class Pusher:
         return made
 
     async def say(self, *messages: calls.PushTreeRequest) -> list[calls.PushTreeResponse]:
-        """These messages and no others; all that is answered."""
+        """Send exactly these messages, and return all responses."""
 
         async def requests() -> AsyncIterator[calls.PushTreeRequest]:
             for message in messages:
@@ -146,12 +146,12 @@ class Pusher:
         return [answer async for answer in self.client.workspaces.push(requests())]
 
     async def tree(self, revision: int = 0, since: int = 0) -> dict[str, pb.WorkspaceEntry]:
-        """Entries by path."""
+        """Return the entries of a revision by path."""
         answers = self.client.workspaces.tree(self.name, revision, since=since)
         return {entry.path: entry async for answer in answers for entry in answer.entries}
 
     async def fetch(self, revision: int, *paths: str, task: int = 0) -> list[bytes]:
-        """Contents of files, in the order asked."""
+        """Return the contents of files in the order of `paths`."""
         found = [b"" for _ in paths]
         answers = self.client.workspaces.fetch(
             self.name, revision, paths, compressed=False, task=task

@@ -1,7 +1,7 @@
-"""Packets that are really dropped: by nftables, in a network namespace per node or on loopback. Needs root.
+"""Drops packets with nftables, on loopback or in network namespaces that act as nodes. Needs root.
 
-What the proxy cannot show: TCP itself hears no acknowledgement, connects hang, and the kernel repeats packets with
-growing pauses, so a connection comes back later than the network does.
+Unlike the proxy, this shows what TCP does without acknowledgements: connects hang, and the kernel repeats packets with
+growing pauses, so a connection recovers later than the network.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CHAINS = "add chain inet {table} {hook} {{ type filter hook {hook} priority 0; 
 
 
 def require_namespaces() -> None:
-    """Skip the test, with a sentence, where packets cannot be dropped."""
+    """Skip the test, with the reason, if packets cannot be dropped here."""
     if os.getuid() != 0:
         pytest.skip("only root may make network namespaces and drop packets")
     for tool, package in (("ip", "iproute2"), ("nft", "nftables")):
@@ -42,7 +42,7 @@ def require_namespaces() -> None:
 
 
 class Packets:
-    """To and from a server's port, as one network namespace sees them. No name: this one. Use `packets`."""
+    """The packets to and from a server's port in a network namespace, by default the current one. Use `packets`."""
 
     def __init__(self, port: int, namespace: str = "") -> None:
         self._port = port
@@ -50,7 +50,7 @@ class Packets:
         self._table = f"hai_{uuid.uuid4().hex[:8]}"
 
     def drop(self, *directions: Direction) -> None:
-        """From now on, silently. No direction named: both."""
+        """Drop all packets from now on, by default in both directions."""
         rules = [f"add table inet {self._table}"]
         rules += [_CHAINS.format(table=self._table, hook=hook) for hook in ("input", "output")]
         rules += [
@@ -82,7 +82,7 @@ class Network:
     nodes: Sequence[str]
 
     def prefix(self, node: int) -> tuple[str, ...]:
-        """Before a command that shall run on a node."""
+        """Return the words that precede a command to run it on a node."""
         return ("ip", "netns", "exec", self.nodes[node])
 
 

@@ -1,18 +1,18 @@
-"""A TCP proxy on loopback that falls silent: between agents and a server, or between a server and its database.
+"""A TCP proxy on loopback that can fall silent: between agents and a server, or between a server and its database.
 
-A *kill* or a *reset* tells both sides at once that the connection is over. Silence tells nobody. The proxy can, for
-each direction and at any moment:
+After a *kill* or a *reset*, both sides learn at once that the connection has ended. In a silence, neither side learns
+anything. The proxy can, for each direction and at any moment:
 
 | call | what both sides see |
 |---|---|
 | `hold`, `release` | bytes wait, in order, and arrive later: a network that drops packets until TCP repeats them |
-| `drop` | bytes are thrown away; the connection stays, and carries nothing more that way: a forgotten NAT entry |
+| `drop` | bytes are lost; the connection stays open, but carries nothing more that way: a forgotten NAT entry |
 | `half_open`, `hang_up` | the close of one side is not passed on to the other; one side is closed |
-| `delay` | each piece waits so many seconds |
-| `refuse`, `reset` | nobody listens; connections are cut with RST: what fault tests did before |
+| `delay` | each piece waits for some seconds |
+| `refuse`, `reset` | connects are refused; connections are ended with RST, as in a fault without silence |
 
-New connections are accepted while bytes are held, and nothing comes out of them: the kernel of a stopped server does
-the same. All that is held stays bounded: the proxy reads no further than one piece, and the buffers of TCP fill up.
+While bytes are held, the proxy accepts new connections but sends nothing, like the kernel of a stopped server. The
+held bytes are limited: the proxy reads at most one piece ahead, and then the buffers of TCP fill up.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PORT_SECONDS, _PORT_TRIES = 0.01, 500
 
 
 class Direction(StrEnum):
-    """Of bytes: from who connects to the target, and back."""
+    """A direction of bytes: FORTH from the connecting side to the target, BACK from the target."""
 
     FORTH = "forth"
     BACK = "back"
@@ -40,7 +40,7 @@ BOTH = (Direction.FORTH, Direction.BACK)
 
 
 class _Way:
-    """What happens to the bytes of one direction, for all connections."""
+    """The faults of one direction, for all connections."""
 
     def __init__(self) -> None:
         self.open = asyncio.Event()
@@ -57,12 +57,12 @@ class Connection:
         self, ways: dict[Direction, _Way], near: socket.socket, far: socket.socket
     ) -> None:
         self._ways = ways
-        self._ends = {Direction.FORTH: near, Direction.BACK: far}  # from whom bytes come
-        self._lossy: set[Direction] = set()  # bytes are missing there: nothing may follow
+        self._ends = {Direction.FORTH: near, Direction.BACK: far}  # sources of bytes
+        self._lossy: set[Direction] = set()  # directions that carry nothing more
         self.carried = dict.fromkeys(BOTH, 0)
 
     async def carry(self) -> None:
-        """Until both sides have closed, or one was reset, which the other then hears of."""
+        """Carry bytes until both sides have closed. Pass a reset of one side on to the other."""
         try:
             async with asyncio.TaskGroup() as group:
                 for direction in BOTH:
@@ -74,17 +74,17 @@ class Connection:
                 end.close()
 
     def drop(self, direction: Direction) -> None:
-        """Carry nothing more that way."""
+        """Carry nothing more in this direction."""
         self._lossy.add(direction)
 
     def abort(self) -> None:
-        """Both sides see RST when this is closed."""
+        """End the connection with RST to both sides when it is closed."""
         for end in self._ends.values():
             with suppress(OSError):
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
 
     def hang_up(self, direction: Direction) -> None:
-        """The side that bytes of this direction come from sees a close, as if the other had gone."""
+        """Close the connection to the side that sends in this direction, as if the other side had closed it."""
         with suppress(OSError):
             self._ends[direction].shutdown(socket.SHUT_RDWR)
 
@@ -100,12 +100,15 @@ class Connection:
                 await self._write(direction, data)
         await way.open.wait()
         if not way.passes_close or direction in self._lossy:
-            await asyncio.Event().wait()  # the other side shall not hear of it
+            await asyncio.Event().wait()  # the other side must not learn of the close
         with suppress(OSError):
             sink.shutdown(socket.SHUT_WR)
 
     async def _read(self, direction: Direction) -> bytes:
-        """Empty: that side has closed. A reset is an error, and one that nobody shall hear of is a close."""
+        """Return the next bytes, or empty bytes if the side has closed.
+
+        A reset raises an error. If closes are not passed on, it counts as a close.
+        """
         way, source = self._ways[direction], self._ends[direction]
         try:
             return await asyncio.get_running_loop().sock_recv(source, _PIECE_BYTES)
@@ -123,7 +126,7 @@ class Connection:
         except ConnectionError:
             if back.passes_close:
                 raise
-            self._lossy.add(direction)  # who receives has gone, and who sends does not know
+            self._lossy.add(direction)  # the sender must not learn of the close
 
 
 def _other(direction: Direction) -> Direction:
@@ -131,7 +134,7 @@ def _other(direction: Direction) -> Direction:
 
 
 class Proxy:
-    """Listens on a port of loopback that stays the same, also while it refuses. Use `proxy_to`."""
+    """Listens on a port of loopback, and keeps the port even while it refuses connections. Use `proxy_to`."""
 
     def __init__(self, target: str) -> None:
         host, _, port = target.rpartition(":")
@@ -154,34 +157,34 @@ class Proxy:
         return tuple(self._connections)
 
     def hold(self, *directions: Direction) -> None:
-        """Keep bytes back, and closes with them. No direction named: both."""
+        """Hold back bytes and closes, by default in both directions."""
         for direction in directions or BOTH:
             self._ways[direction].open.clear()
 
     def release(self, *directions: Direction) -> None:
-        """What was held is delivered."""
+        """Deliver what was held, and hold no more."""
         for direction in directions or BOTH:
             self._ways[direction].open.set()
 
     def drop(self, *directions: Direction) -> None:
-        """Throw away what comes. After `heal` new connections work; one that is open now carries nothing any more."""
+        """Discard all bytes. After `heal`, new connections work, but those that are open now carry nothing more."""
         for direction in directions or BOTH:
             self._ways[direction].dropping = True
             for connection in self._connections:
                 connection.drop(direction)
 
     def pass_on(self, *directions: Direction) -> None:
-        """Bytes and closes of new connections pass again."""
+        """Pass on the bytes and closes of new connections again."""
         for direction in directions or BOTH:
             self._ways[direction].dropping, self._ways[direction].passes_close = False, True
 
     def half_open(self, *directions: Direction) -> None:
-        """Closes and resets that travel this way are not passed on. No direction named: neither way."""
+        """Do not pass on closes and resets in these directions, by default in both."""
         for direction in directions or BOTH:
             self._ways[direction].passes_close = False
 
     def hang_up(self, direction: Direction) -> None:
-        """The senders of this direction see their connections closed; the others do so if closes are passed on."""
+        """Close the connections to the sides that send in this direction. The close may reach the other sides."""
         for connection in self._connections:
             connection.hang_up(direction)
 
@@ -190,20 +193,20 @@ class Proxy:
             self._ways[direction].delay_seconds = seconds
 
     def reset(self) -> None:
-        """Cut every connection with RST, also what is held."""
+        """End every connection with RST. Bytes that are held are lost."""
         for connection, work in self._connections.items():
             connection.abort()
             work.cancel()
 
     async def refuse(self) -> None:
-        """Nobody listens any more: connects are refused. Open connections stay."""
+        """Refuse new connections. Open connections stay."""
         if self._listening is not None:
             self._listening.cancel()
             await asyncio.wait([self._listening])
             self._listening = None
 
     async def heal(self) -> None:
-        """Everything passes, as at the beginning, and what was held arrives."""
+        """Remove all faults, and deliver what was held."""
         for way in self._ways.values():
             way.open.set()
             way.dropping, way.passes_close, way.delay_seconds = False, True, 0.0
@@ -216,7 +219,7 @@ class Proxy:
             self._listening = asyncio.create_task(self._accept(door))
 
     async def until_idle(self) -> None:
-        """Return when no connection is open any more."""
+        """Wait until no connection is open."""
         while self._connections:
             await asyncio.wait(self._connections.values())
 
@@ -228,7 +231,7 @@ class Proxy:
         await asyncio.gather(*work, return_exceptions=True)
 
     async def _bound(self) -> socket.socket:
-        """Another process may have the port for an instant, as the local end of a connection."""
+        """Return a listening socket. Retry while another process uses the port as the local end of a connection."""
         for left in reversed(range(_PORT_TRIES)):
             door = socket.socket()
             door.setblocking(False)
@@ -256,7 +259,7 @@ class Proxy:
                 connecting.add_done_callback(self._connecting.discard)
 
     async def _connect(self, near: socket.socket) -> None:
-        """A target that cannot be reached looks like one that hangs up at once."""
+        """Connect to the target, and carry bytes. If the target is unreachable, close the accepted connection."""
         far = socket.socket()
         far.setblocking(False)
         try:

@@ -1,4 +1,4 @@
-"""A network namespace per node, and packets that are dropped: the fence with TCP as it really falls silent."""
+"""Fencing when packets are dropped: each node is a network namespace, and TCP behaves as in a real network."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.xdist_group("namespaces"), pytest.mark.timeout(120)]
 
 @dataclass
 class Nodes:
-    """Two nodes, each with a home of its own, and a server that both reach."""
+    """Two nodes, each with its own home directory, and a server that both can reach."""
 
     network: Network
     server: LeaseServer
@@ -39,7 +39,7 @@ class Nodes:
         return int(self.server.address.rpartition(":")[2])
 
     async def start(self, run: int, node: int, *arguments: str) -> Rank:
-        """A run of task 1 on a node; returns when its program has started."""
+        """Start a run of task 1 on a node, and return once its program has started."""
         words, prefix = argv(self.directory, arguments), self.network.prefix(node)
         return await self.agents.start(self.home(node), RankKey(1, run, 0), words, *prefix)
 

@@ -1,4 +1,4 @@
-"""The proxy does what its table says, byte by byte."""
+"""The proxy causes the faults that its table lists."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FORTH, BACK = Direction.FORTH, Direction.BACK
 
 
 class Line:
-    """Two ends of one connection through a proxy: who connected, and whom the target accepted."""
+    """Both ends of a connection through the proxy: `near` has connected, `far` is the target's side."""
 
     def __init__(self, proxy: Proxy, near: Streams, far: Streams) -> None:
         self.proxy, self.near, self.far = proxy, near, far
@@ -34,14 +34,14 @@ class Line:
                 await reader.read(1)
 
     async def echo(self) -> None:
-        """Both ways work."""
+        """Check that both directions work."""
         for way in Direction:
             self.say(b"still here", way)
             await self.hear(b"still here", way)
 
 
 class Target:
-    """A server that accepts connections and hands them out."""
+    """A server that accepts connections and puts them into a queue."""
 
     def __init__(self) -> None:
         self.accepted: asyncio.Queue[Streams] = asyncio.Queue()

@@ -1,4 +1,4 @@
-"""Schedules of silences, each made from a seed: who falls silent, how, when, and for how long. Pure values."""
+"""Schedules of silences, each made from a seed: which process or link falls silent, how, when, and for how long."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from hai_backend.domain.timing import Timing
 TIMING = Timing(heartbeat=0.2, fence_after=3.0)
 """What agents of schedules are told: a lease of 2.4 s."""
 
-_SHORT, _LONG = (0.02, 0.3), (0.3, 3.0)  # from, to: in leases
-_FOR_EVER, _SHORT_ONES = 0.2, 0.3  # parts of all schedules: one silence never heals; all are short
+_SHORT, _LONG = (0.02, 0.3), (0.3, 3.0)  # shortest and longest silence, in leases
+_FOR_EVER, _SHORT_ONES = 0.2, 0.3  # parts: schedules with an endless silence, with short ones only
 _MOST_SILENCES = 3
-_RECOVERY = 0.6  # of a lease, until it is certain that an agent has renewed it after a silence
+_RECOVERY = 0.6  # in leases: after so long, an agent has certainly renewed its lease
 
 
 class Kind(StrEnum):
-    """Between the agent and the server, and who is stopped (SIGSTOP)."""
+    """How the connection between agent and server is disturbed, or which processes are stopped (SIGSTOP)."""
 
     HOLD = "bytes are held back both ways"
     HOLD_FORTH = "bytes to the server are held back"
@@ -52,7 +52,7 @@ _OFTEN = {Kind.AGENT: 3, Kind.SUPERVISOR: 2, Kind.HOLD: 2}
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """`after` counts from the start of the program; `lasts` inf: it never heals. Seconds."""
+    """One silence. `after` counts from the start of the program, in seconds. `lasts` is inf if it never ends."""
 
     kind: Kind
     after: float
@@ -65,7 +65,7 @@ class Silence:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """One story. `steps` 0: the program runs until it is ended."""
+    """The silences and the program of one scenario. If `steps` is 0, the program runs until it is ended."""
 
     seed: int
     silences: tuple[Silence, ...]
@@ -73,7 +73,7 @@ class Schedule:
     pace: float
     prints: bool
     obeys: bool
-    successor: bool  # a real one is started; else it is only looked whether it could be
+    successor: bool  # whether the next run is really started, or only checked to be possible
 
     @property
     def healed_after(self) -> float:
@@ -104,7 +104,7 @@ class Schedule:
         return True
 
     def arguments(self) -> list[str]:
-        """Of program.py."""
+        """Return the arguments of program.py."""
         words = ["--pace", str(self.pace)]
         words += ["--steps", str(self.steps)] if self.steps else []
         words += [] if self.prints else ["--silent"]
@@ -128,14 +128,14 @@ PLAIN: tuple[tuple[Silence, ...], ...] = (
     (_alone(Kind.SUPERVISOR), _alone(Kind.HOLD)),  # each watcher alone must end the program in time
     (_alone(Kind.AGENT), _alone(Kind.HOLD)),
     (_alone(Kind.PROGRAM), _alone(Kind.HOLD)),
-    # the last answer arrives late: the lease counts from the question
+    # The last answer arrives late. The lease counts from the request.
     (Silence(Kind.HOLD_BACK, 1.0, _LATE), Silence(Kind.HOLD, 1.02 + _LATE, inf)),
 )
 """What the first seeds show: everybody falls silent once, alone and for ever, around a program that ignores SIGTERM."""
 
 
 def schedule(seed: int) -> Schedule:
-    """The same for the same seed."""
+    """Return the schedule of a seed, always the same."""
     return _plain(seed) if seed < len(PLAIN) else _random(seed)
 
 

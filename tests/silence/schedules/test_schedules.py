@@ -1,6 +1,6 @@
-"""Schedules of all kinds of silence with real agents, supervisors and programs.
+"""Runs schedules of all kinds of silence with real agents, supervisors and programs.
 
-HAI_SILENCES sets the number of schedules and the first one: `HAI_SILENCES=1000`, `HAI_SILENCES=1000:500`.
+HAI_SILENCES sets the number of schedules and the first seed: `HAI_SILENCES=1000`, `HAI_SILENCES=1000:500`.
 """
 
 from __future__ import annotations

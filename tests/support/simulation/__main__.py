@@ -1,4 +1,4 @@
-"""Plays simulations: `python -m tests.support.simulation FIRST_SEED COUNT`."""
+"""Runs simulations: `python -m tests.support.simulation FIRST_SEED COUNT`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.simulation.simulation import Simulation
 
 
 def main(first: int, count: int) -> int:
-    """Storms of so many seeds; answers how many went wrong."""
+    """Run simulations with `count` seeds from `first`. Print each failure, and return how many failed."""
     quiet = structlog.make_filtering_bound_logger(logging.CRITICAL)
     structlog.configure(wrapper_class=quiet)
     wrong = 0

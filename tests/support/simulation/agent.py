@@ -1,8 +1,7 @@
-"""Agents of the storm: what runs in pods, wherever those are, whoever can reach them.
+"""Simulated agents, which run in the pods of the fake cluster.
 
-The session, the outbox, the spool and the lease are those of real agents. What real agents do with processes is
-modelled: a supervisor that ends everything when the lease has expired, whatever the agent does; an agent that can
-be frozen; and a program.
+The session, the outbox, the spool and the lease are those of real agents. The processes are models: a program, an
+agent that can be frozen, and a supervisor that ends both when the lease has expired, even if the agent is frozen.
 """
 
 from __future__ import annotations
@@ -38,26 +37,24 @@ if TYPE_CHECKING:
 _END_BEFORE_START = 143
 _STOP_GRACE_SECONDS = 2.0
 _EXPIRED_GRACE_SECONDS = 2.0
-_LATE_SECONDS = 0.5  # a timer that rings so late tells that the process stood still
+_LATE_SECONDS = 0.5  # a timer that fires so late shows that the process was frozen
 _STATE_LINES = 3  # a program sets its whole-life state with every third line
 
 
 @dataclass(frozen=True, slots=True)
 class AgentComponents:
-    """What agents are made of; a test may break it."""
+    """The parts of agents. A test may replace one with a faulty part."""
 
     timing: Timing = TIMING
     lease: Callable[[float, Callable[[], float]], Lease] = Lease
     session: type[Session] = Session
-    pause_seconds: float = PAUSE_SECONDS  # that a supervisor may be late
-    checks_first: bool = (
-        True  # a supervisor that wakes looks at the lease before anything else runs
-    )
+    pause_seconds: float = PAUSE_SECONDS  # how late a supervisor may run
+    checks_first: bool = True  # a supervisor that thaws checks the lease before anything else runs
     ends_before: bool = True  # an agent ends its program a little before the lease expires
 
 
 class AgentDir(RankDir):
-    """The files of a rank that a session reads, without files."""
+    """A rank directory that has the values a session reads, but no files except the spool."""
 
     def __init__(self, path: Path, addresses: tuple[str, ...], timing: Timing) -> None:
         super().__init__(path)
@@ -83,12 +80,10 @@ class SimulatedAgent:
             SimulatedProcess(f"agent {key}"),
             SimulatedProcess(f"supervisor {key}"),
         )
-        self.printed = 0  # lines that the agent has read
-        self.recorded = False  # the server knows how the program ended
+        self.printed = 0  # how many lines the agent has read
+        self.recorded = False  # whether the server knows how the program ended
         self.over = False
-        self.woke_dying = (
-            False  # its machine woke too late: nothing but the kernel saw its program again
-        )
+        self.woke_dying = False  # whether the machine thawed after the lease had expired
         self._pool, self._parts = pool, pool.parts
         self._random = random = Random(f"{pool.random.random()} {key}")
         drift = random.uniform(-0.0005, 0.0005)
@@ -111,7 +106,7 @@ class SimulatedAgent:
         self._ending: float | None = None
         self._kill: asyncio.TimerHandle | None = None
         self._state = 0
-        self._floor = pool.states[key.task_id]  # kept before this run
+        self._floor = pool.states[key.task_id]  # stored before this run
         self._exit_code = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -128,12 +123,12 @@ class SimulatedAgent:
         return known and isinstance(self.local.main_containers[0].state, Running)
 
     def begin(self) -> None:
-        """The container has started."""
+        """Start the agent in the container that has just started."""
         self.supervisor.run(self._arm)
         for part in (self._attach(), self._beat(), self._end_before_expiry()):
             self._begin(part)
 
-    # the session's peer
+    # The methods of Peer, which the session calls.
 
     def hello(self, address: str) -> pb.AgentHello:
         key = self.key
@@ -164,29 +159,29 @@ class SimulatedAgent:
                 self.recorded = True
                 self.leave(0)
 
-    # what the kubelet and the machine do to it
+    # What the kubelet and the machine do to the agent.
 
     def stop(self) -> None:
-        """The kubelet sends SIGTERM, which the supervisor passes on."""
+        """Handle the SIGTERM of the kubelet, which the supervisor passes on."""
         if not self.over:
             self.process.run(asyncio.get_running_loop().call_soon, self._stop, _STOP_GRACE_SECONDS)
 
     def vanish(self) -> None:
-        """Its container is gone, with everything in it."""
+        """End the agent and its program at once, because the container is gone."""
         self._stand_down()
         self.program.end(137)
 
     def freeze(self) -> None:
-        """The whole machine stands still."""
+        """Freeze all processes of the rank, because the whole machine is frozen."""
         for process in (self.supervisor, self.process, self.program.process):
             process.freeze()
 
     def thaw(self) -> None:
-        """It wakes: the lease is looked at before anything else."""
+        """Thaw all processes of the rank. The supervisor is the first to run, and checks the lease."""
         for process in (self.supervisor, self.process, self.program.process):
             process.thaw()
 
-    # the supervisor
+    # The supervisor.
 
     def _arm(self, due: float | None = None, late: bool = False) -> None:
         loop = asyncio.get_running_loop()
@@ -206,7 +201,7 @@ class SimulatedAgent:
         return late > _LATE_SECONDS and self._parts.checks_first
 
     def leave(self, code: int) -> None:
-        """The agent has ended, or is killed; the supervisor ends everything, and with it the container."""
+        """End the program and the container, because the agent has ended or is to be killed."""
         if self.over:
             return
         self._exit_code = code
@@ -232,7 +227,7 @@ class SimulatedAgent:
             container.end(self._exit_code, kubelet.api.timers.now())
         run_outside(kubelet.publish, self.local)
 
-    # the agent
+    # The agent.
 
     async def _attach(self) -> None:
         try:
@@ -301,7 +296,7 @@ class SimulatedAgent:
         self.outgoing.keep(kind, message)
         self._session.wake()
 
-    # what the program tells: heard when the agent is awake
+    # Callbacks of the program. The agent handles them when it is not frozen.
 
     def _reap(self, code: int) -> None:
         if self.over:
@@ -333,7 +328,7 @@ class SimulatedAgent:
         self._session.wake()
 
     def _work(self) -> bool:
-        """The program gets on; rank 0 keeps what is done for the next run."""
+        """Do one second of work, and return whether all work is done. Rank 0 records the progress for the next run."""
         left = self._pool.work[self.key.task_id]
         if self.key.rank == 0 and left > 0:
             self._pool.work[self.key.task_id] = left - 1.0
@@ -353,7 +348,7 @@ class SimulatedAgent:
         task.add_done_callback(self._part_ended)
 
     def _part_ended(self, task: asyncio.Task[None]) -> None:
-        """An agent that has lost a part of itself ends; only a lease that had expired is a reason that we know."""
+        """End the agent when one of its coroutines has ended. Any error but an expired lease fails the simulation."""
         self._tasks.discard(task)
         if task.cancelled():
             if not self.over:

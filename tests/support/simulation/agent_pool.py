@@ -1,4 +1,4 @@
-"""All agents of the storm, and what must hold of them together."""
+"""All simulated agents, and the checks that concern several of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _AGAIN_SECONDS = 1.0
 
 
 class AgentKubelet(InstantKubelet):
-    """Says when a pod begins to run, is told to stop, and is gone. Nothing ends on a machine that stands still."""
+    """Calls back when a pod starts, begins to stop, and has ended. On a frozen machine, no pod ends."""
 
     def __init__(self, api: Api) -> None:
         super().__init__(api)
@@ -69,7 +69,7 @@ class AgentKubelet(InstantKubelet):
 
 
 class AgentPool:
-    """All agents, the checkpoints of their programs, and what servers have acknowledged to them."""
+    """All agents, the progress of their tasks, and the states that servers have acknowledged."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class AgentPool:
         self.parts = parts
         self.work: dict[int, float] = defaultdict(lambda: random.uniform(5.0, longest_work))
         self.agents: list[SimulatedAgent] = []
-        self.states: dict[int, int] = defaultdict(int)  # whole-life states that servers have kept
+        self.states: dict[int, int] = defaultdict(int)  # whole-life states that servers have stored
         self.failures: list[BaseException] = []
         self.started: Callable[[RankKey], None] = lambda key: None
         self._directory = directory
@@ -103,13 +103,16 @@ class AgentPool:
         return list(self._by_pod.values())
 
     def directory(self, local: LocalPod) -> Path:
-        """Of a rank: whoever made its pod anew finds nothing of the one before."""
+        """Return a new directory for a rank. It is empty, even if the rank had a pod before."""
         path = self._directory / f"{len(self.agents)}"
         path.mkdir()
         return path
 
     def check(self, new: SimulatedAgent) -> None:
-        """Its program begins, or its machine wakes: is it alone?"""
+        """Check that no other program of the same rank runs, and no other program on the same node.
+
+        Called when a program starts and when its machine thaws.
+        """
         for other in self._by_pod.values():
             if other is not new and other.running:
                 same = other.key.task_id == new.key.task_id and other.key.rank == new.key.rank
@@ -122,16 +125,16 @@ class AgentPool:
             self.failures.append(AssertionError(why))
 
     def state_saved(self, key: RankKey, value: int) -> None:
-        """A server says that it has kept this state."""
+        """Record that a server has stored this state."""
         self.states[key.task_id] = max(self.states[key.task_id], value)
 
     def state_received(self, key: RankKey, value: int, floor: int) -> None:
-        """A server tells an agent the state of its task, of which `floor` was kept before its run began."""
+        """Check the state that a server sends to an agent: at least `floor`, which was stored before the run began."""
         if value < floor:
             self.failures.append(AssertionError(f"{key} found state {value}, {floor} was kept"))
 
     def freeze(self, node: str) -> list[SimulatedAgent]:
-        """The machine stands still, with all that is on it."""
+        """Freeze a machine, and return its agents."""
         self.kubelet.frozen_nodes.add(node)
         frozen = [agent for agent in self._by_pod.values() if agent.node == node]
         for agent in frozen:
@@ -139,7 +142,7 @@ class AgentPool:
         return frozen
 
     def thaw(self, node: str, frozen: list[SimulatedAgent]) -> None:
-        """It goes on where it was."""
+        """Thaw a machine and the agents that `freeze` returned."""
         self.kubelet.frozen_nodes.discard(node)
         for agent in frozen:
             agent.thaw()
@@ -151,7 +154,7 @@ class AgentPool:
             agent.vanish()
 
     def _check_woken(self, agent: SimulatedAgent) -> None:
-        """The supervisor has run."""
+        """Check an agent after its machine has thawed and its supervisor has run."""
         agent.woke_dying = agent.over
         if agent.running:
             self.check(agent)

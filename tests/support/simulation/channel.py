@@ -1,7 +1,7 @@
-"""One direction between a node and a server of the storm: what is wrong with it, and messages that pass in order.
+"""One direction of a link between a node and a server, with its faults, and the streams that use it.
 
-A way can hold packets back (they come later), drop them (a stream that has lost one gets nothing through that way any
-more) or be slow.
+A direction can hold packets back (they arrive later), delay them, or drop them. A stream that has lost a packet
+delivers nothing more in that direction.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 _LATENCY_SECONDS = 0.002
 _GAP_SECONDS = 1e-5
-_OUTSIDE = Context()  # packets belong to no host
+_OUTSIDE = Context()  # packets belong to no simulated process
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with one way of a link."""
+    """A fault of one direction of a link."""
 
     hold: bool = False
     drop: bool = False
@@ -29,7 +29,7 @@ class Fault:
 
 
 class LinkDirection:
-    """One direction of a link, with what is wrong with it, by cause."""
+    """One direction of a link, with its current faults by cause."""
 
     def __init__(self) -> None:
         self._faults: dict[object, Fault] = {}
@@ -46,7 +46,7 @@ class LinkDirection:
                 pipe.flush()
 
     def wait(self, pipe: StreamChannel[Any]) -> None:
-        """Flush the pipe when packets pass again."""
+        """Flush the stream when packets pass again."""
         self._waiting.append(pipe)
 
     @property
@@ -67,7 +67,7 @@ class LinkDirection:
 
 
 class StreamChannel(Generic[T]):
-    """One direction of one stream: in order, through its way."""
+    """One direction of one stream. It delivers messages in order."""
 
     def __init__(self, direction: LinkDirection, deliver: Callable[[T], None]) -> None:
         self._direction = direction
@@ -75,7 +75,7 @@ class StreamChannel(Generic[T]):
         self._queued: deque[T] = deque()
         self._lost = False
         self._last_at = 0.0
-        self.count = 0  # messages on their way
+        self.count = 0  # messages that have been sent and have not arrived
 
     def send(self, item: T) -> None:
         self.count += 1
@@ -89,7 +89,7 @@ class StreamChannel(Generic[T]):
             self._later(item)
 
     def flush(self) -> None:
-        """Packets pass again, or are lost from now on."""
+        """Send the queued messages, or lose them if the link drops packets now."""
         queued, self._queued = self._queued, deque()
         if self._direction.dropping:
             self._lost = True
@@ -99,7 +99,7 @@ class StreamChannel(Generic[T]):
     def _later(self, item: T) -> None:
         loop = asyncio.get_running_loop()
         delay = _LATENCY_SECONDS + (0.0 if self._direction.clear else self._direction.delay_seconds)
-        # never two at one moment: the loop would not keep their order
+        # Two callbacks never have the same time, because the loop would not keep their order.
         self._last_at = max(self._last_at + _GAP_SECONDS, loop.time() + delay)
         loop.call_at(self._last_at, self._arrive, item, context=_OUTSIDE)
 

@@ -1,7 +1,8 @@
-"""What falls silent in a storm, by one seed: links, agents, programs, machines, kubelets, servers; and clocks jump.
+"""Injects faults into a simulation, by one seed: links, agents, programs, machines, kubelets and servers fall silent.
 
-A strike may meet one node in several ways at once, as a broken switch or a full disk does: its kubelet is not heard any
-more, packets are lost one way, an agent hangs. Each lasts for 5, 31 or 61 seconds, or until the storm is over.
+Clocks of servers jump as well. Several faults may hit one node at once, as with a broken switch or a full disk: its
+kubelet is silent, packets are lost in one direction, an agent hangs. A fault lasts 5, 31 or 61 seconds, or until the
+injector ends. The faults that make the cluster give a node up last longer.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ T = TypeVar("T")
 _SECONDS = (5.0, 31.0, 61.0, inf)
 _WEIGHTS = (3, 4, 5, 2)
 _FOR_GOOD = (150.0, 200.0, inf)  # longer than it takes until ranks are started elsewhere
-_SLOW = Fault(delay_seconds=13.0)  # with the time between two heartbeats, less than an agent bears
+_SLOW = Fault(delay_seconds=13.0)  # plus an interval of heartbeats: just tolerable
 _SLOW_STEPS, _SLOW_STEP_SECONDS = 4, 15.0
 _FAULTS = (
     Fault(hold=True),
@@ -38,9 +39,9 @@ Undo = Callable[[], None]
 
 
 class FaultInjector:
-    """From `begin` until `end`, after which everything is well again.
+    """Injects faults from `begin` until `end`, which removes all faults.
 
-    `seconds`: the mean time between strikes; `quiet`: the part of them by which a node is lost for long.
+    `seconds` is the mean time between faults. `quiet` is the part of them by which a node is lost for long.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class FaultInjector:
         self._next()
 
     def end(self) -> None:
-        """All that is silent is heard again."""
+        """Remove all faults, and inject no more."""
         self._over = True
         if self._timer is not None:
             self._timer.cancel()
@@ -113,7 +114,7 @@ class FaultInjector:
             act(node, seconds if self._random.random() < 0.5 else self._duration())
 
     def _lose_quietly(self, node: str) -> None:
-        """The node is lost to the cluster, for so long that its ranks run elsewhere; what is on it need not know."""
+        """Make the cluster lose the node until its ranks start elsewhere. Agents on the node may not notice."""
         if self._random.random() < 0.2:
             return self._freeze_machine(node, self._long())
         if self._random.random() < 0.3:
@@ -136,7 +137,10 @@ class FaultInjector:
         self._silence(directions, f"of {node}", self._random.choice((61.0, *_FOR_GOOD)), fault)
 
     def _slow_down_and_lose(self, node: str) -> None:
-        """Answers come later and later, then none: the last ones are on their way for longer than any margin."""
+        """Delay the messages to agents more and more, then cut the node off.
+
+        The last messages arrive late, after more time than any safety margin.
+        """
         directions = [link.down for link in self._network.links(node)]
         for step in range(_SLOW_STEPS):
             self._after(
@@ -167,10 +171,10 @@ class FaultInjector:
     def _duration(self) -> float:
         return self._random.choices(_SECONDS, weights=_WEIGHTS)[0]
 
-    # nodes
+    # Faults of nodes.
 
     def _silence_link(self, node: str, seconds: float) -> None:
-        """To all servers, or to one: one way, or both."""
+        """Disturb the links between a node and one or all servers, in one or both directions."""
         address = self._random.choice(("", *self._network.addresses))
         links = [self._network.link(node, a) for a in self._network.addresses if address in ("", a)]
         for directions in self._some([[k.up for k in links], [k.down for k in links]]):
@@ -195,7 +199,7 @@ class FaultInjector:
         self._log(f"links {whose}: {fault} for {seconds:g} s")
 
     def _stop_kubelet(self, node: str, seconds: float) -> None:
-        """Its node becomes NotReady, although pods and network live."""
+        """Stop the heartbeats of a node. It becomes NotReady, although its pods and its network work."""
         if self._machines.is_alive(node) and node not in self.stopped_kubelets:
             self.stopped_kubelets.add(node)
             self._machines.partition(node)
@@ -239,10 +243,10 @@ class FaultInjector:
             self._network.reset(node, address)
         self._log(f"connections of {node} are reset")
 
-    # servers
+    # Faults of servers.
 
     def _silence_server(self, seconds: float) -> None:
-        """Cut off from the agents of all nodes, not from the API server, nor from the database."""
+        """Disturb the links between a server and all nodes. The API server and the database stay reachable."""
         address = self._random.choice(self._network.addresses)
         links = [self._network.link(node, address) for node in self._machines.names]
         for directions in self._some([[k.up for k in links], [k.down for k in links]]):
@@ -264,7 +268,7 @@ class FaultInjector:
         return self._random.choice((both[:1], both[1:], both))
 
     def _later(self, seconds: float, undo: Undo) -> None:
-        """After so long, and at the end of the storm."""
+        """Call `undo` after so many seconds, or when the injector ends."""
         if self._over:
             return undo()
         self._count += 1

@@ -1,4 +1,4 @@
-"""What must hold all along in a storm, and at its end."""
+"""Checks of what must be true during a simulation and at its end."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.support.simulation.agent_pool import AgentPool
 from tests.support.simulation.server import TIMING, SimulatedServer
 
 _EVERY_SECONDS = 3.0
-_SLACK_SECONDS = 8.0  # for writes that wait for others, and for servers that were late themselves
+_SLACK_SECONDS = 8.0  # for writes that wait for others, and for late servers
 
 
 class Invariants:
-    """`run` beside the storm, `at_the_end` after it; `failures` are raised by whoever waits for the storm."""
+    """Checks that run beside the simulation and at its end. The simulation raises the `failures`."""
 
     def __init__(
         self, pool: AgentPool, server: Callable[[], SimulatedServer | None], logs: Path
@@ -31,15 +31,15 @@ class Invariants:
         self._logs = logs
         self._of: SimulatedServer | None = None
         self._well_since = 0.0
-        self._expected: dict[RankKey, float] = {}  # since when agents are to be heard
+        self._expected: dict[RankKey, float] = {}  # from when on an agent's messages are expected
 
     def raise_failures(self) -> None:
-        """Raise what was found first."""
+        """Raise the first failure."""
         for failure in (*self._pool.failures, *self.failures):
             raise failure
 
     async def run(self) -> None:
-        """For ever."""
+        """Check again and again. Never returns."""
         while True:
             await asyncio.sleep(_EVERY_SECONDS)
             try:
@@ -48,7 +48,7 @@ class Invariants:
                 self.failures.append(error)
 
     def at_the_end(self, tasks: Iterable[Task]) -> None:
-        """Nothing is lost that was acknowledged. Raises AssertionError."""
+        """Check that nothing was lost that a server had acknowledged. Raises AssertionError."""
         self.raise_failures()
         store = LogStore(self._logs, 1_000_000, alone=False)
         for agent in self._pool.agents:
@@ -68,7 +68,7 @@ class Invariants:
             assert len(texts) == agent.printed, f"{key} printed {agent.printed}, kept {len(texts)}"
 
     def _check_silence_report(self) -> None:
-        """A server that leads and is well shows who is silent."""
+        """Check that a leading server, if it works normally, shows which agents are silent."""
         now, server = asyncio.get_running_loop().time(), self._server()
         well = (
             server is not None and not server.process.frozen and server.listening and server.fresh()

@@ -1,9 +1,9 @@
-"""The network of the storm: streams between agents and servers, and all the ways in which a network falls silent.
+"""The simulated network: streams between agents and servers, and its faults.
 
-A link joins a node and the address of a server; each of its two ways can hold packets back (they come later), drop them
-(a connection that has lost one gets nothing through that way any more) or be slow. Nothing but packets tells either
-side that the other one has gone. As with gRPC, whoever cancels a stream is told so at once, and the other side only
-when a packet arrives.
+A link connects a node and the address of a server. Each direction of a link can hold packets back (they arrive later),
+delay them, or drop them: a stream that has lost a packet delivers nothing more in that direction. A side learns only
+from a packet that the other side has ended. As in gRPC, a stream that is cancelled ends at once on the side that
+cancels it, and on the other side when a packet arrives.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from tests.support.simulation.channel import Fault, LinkDirection, StreamChannel
 from tests.support.virtual_time import SimulatedProcess
 
 T = TypeVar("T")
-_WINDOW = 16  # messages that are on their way before a writer has to wait
+_WINDOW = 16  # a writer waits while so many messages are on their way
 _DETAILS = "grpc-status-details-bin"
 _CODES = {code.value[0]: code for code in StatusCode}
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The end of a stream, as one side tells the other."""
+    """The end of a stream, as one side reports it to the other."""
 
     code: StatusCode
     details: str = ""
@@ -45,7 +45,7 @@ class End:
 
 
 class Server(Protocol):
-    """What the network needs of a server's process."""
+    """What the network needs from a simulated server."""
 
     process: SimulatedProcess
 
@@ -55,11 +55,11 @@ class Server(Protocol):
 
 
 class Link:
-    """Between a node and an address: up is to the server."""
+    """The connection of a node and an address. `up` is the direction to the server."""
 
     def __init__(self) -> None:
         self.up, self.down = LinkDirection(), LinkDirection()
-        self.streams: dict[AgentStream, None] = {}  # in their order
+        self.streams: dict[AgentStream, None] = {}  # in the order in which they were opened
 
 
 class _Signal:
@@ -78,7 +78,7 @@ class _Signal:
 
 
 class AgentStream:
-    """The agent's end; implements hai_backend.agent.server.connection.Stream."""
+    """The agent's side of a stream. Implements hai_backend.agent.server.connection.Stream."""
 
     def __init__(self, network: Network, link: Link, address: str, token: str) -> None:
         self._link = link
@@ -103,7 +103,7 @@ class AgentStream:
         raise self._ended.error()
 
     async def write(self, message: pb.AttachRequest) -> None:
-        """Returns when there is room for more."""
+        """Send a message, and return when there is space for more. Raises the error of a stream that has ended."""
         if self._ended is None:
             self._up.send(message)
         while self._up.count > _WINDOW and self._ended is None:
@@ -112,14 +112,14 @@ class AgentStream:
             raise self._ended.error()
 
     def cancel(self, reason: str = "") -> None:
-        """The server hears of it when the packet gets through."""
+        """End the stream here. The server learns of it when the packet arrives."""
         if self._ended is None:
             self._up.send(End(StatusCode.CANCELLED, "the client has cancelled"))
             self._answers.clear()
             self.end(End(StatusCode.CANCELLED, reason))
 
     def end(self, end: End) -> None:
-        """It is over for the agent; nobody else is told."""
+        """End the stream for the agent. The server is not informed."""
         if self._ended is None:
             self._ended = end
             self._link.streams.pop(self, None)
@@ -127,7 +127,7 @@ class AgentStream:
             self._writable.set()
 
     def answer(self, item: pb.AttachResponse | End) -> None:
-        """A packet of the server has arrived."""
+        """Receive a packet from the server."""
         if isinstance(item, End):
             self.end(item)
         elif self._ended is None:
@@ -147,7 +147,7 @@ class AgentStream:
 
 
 class ServerStream:
-    """The server's end: the requests, and the context of the call."""
+    """The server's side of a stream: its requests, and the context of the call."""
 
     def __init__(
         self, network: Network, agent: AgentStream, link: Link, address: str, token: str
@@ -168,20 +168,20 @@ class ServerStream:
         return self._metadata
 
     async def requests(self) -> AsyncIterator[pb.AttachRequest]:
-        """What the agent sends."""
+        """Yield the messages of the agent."""
         while True:
             while not self._requests:
                 await self._readable.wait()
             yield self._requests.popleft()
 
     async def respond(self, message: pb.AttachResponse) -> None:
-        """Returns when there is room for more."""
+        """Send a message, and return when there is space for more."""
         self._down.send(message)
         while self._down.count > _WINDOW and not self._over:
             await self._writable.wait()
 
     def finish(self, end: End) -> None:
-        """The server has ended it, or its process has."""
+        """End the stream for the server, because the call or the process has ended."""
         if not self._over:
             self._over = True
             self._down.send(end)
@@ -189,13 +189,13 @@ class ServerStream:
                 self._network.of(self._server).pop(self, None)
 
     def die(self) -> None:
-        """The server's process is gone; its kernel says so."""
+        """End the stream because the server's process has ended: its kernel closes the connection."""
         if self._work is not None:
             self._work.cancel()
         self.finish(End(StatusCode.UNAVAILABLE, "Socket closed"))
 
     def receive(self, item: pb.AttachRequest | End) -> None:
-        """A packet of the agent has arrived."""
+        """Receive a packet from the agent."""
         if self._over or (self._server is None and not self._connect()):
             if not isinstance(item, End) and not self._link.down.dropping:
                 self._refuse()
@@ -217,7 +217,7 @@ class ServerStream:
         return True
 
     def _refuse(self) -> None:
-        """A connection that this machine knows nothing of is reset, also one that has lost packets before."""
+        """Answer that the connection is refused, even if the stream has lost packets."""
         reset = StreamChannel[pb.AttachResponse | End](self._link.down, self._agent.answer)
         reset.send(End(StatusCode.UNAVAILABLE, "failed to connect to the server"))
 
@@ -227,7 +227,7 @@ class ServerStream:
 
 
 class Network:
-    """All links, and which server's process listens where."""
+    """All links, and which server listens on which address."""
 
     def __init__(self, addresses: tuple[str, ...]) -> None:
         self.addresses = addresses
@@ -239,22 +239,22 @@ class Network:
         return self._links[node, address]
 
     def links(self, node: str) -> list[Link]:
-        """To every server."""
+        """Return the links between a node and all servers."""
         return [self.link(node, address) for address in self.addresses]
 
     def at(self, address: str) -> Server | None:
         return self._servers.get(address)
 
     def of(self, server: Server) -> dict[ServerStream, None]:
-        """The streams that a server has open."""
+        """Return the open streams of a server."""
         return self._streams[id(server)]
 
     def listen(self, address: str, server: Server) -> None:
-        """A server's process has started there."""
+        """Let a server listen on an address."""
         self._servers[address] = server
 
     def die(self, server: Server) -> None:
-        """A server's process is gone."""
+        """Remove a server whose process has ended."""
         for address in [a for a, known in self._servers.items() if known is server]:
             del self._servers[address]
         for stream in list(self.of(server)):
@@ -262,25 +262,25 @@ class Network:
         self._streams.pop(id(server), None)
 
     def cut(self, node: str) -> None:
-        """The node cannot be reached; connections survive that."""
+        """Hold back all packets of a node. Its streams stay open."""
         for link in self.links(node):
             link.up.add("cut", Fault(hold=True))
             link.down.add("cut", Fault(hold=True))
 
     def join(self, node: str) -> None:
-        """The node can be reached again."""
+        """Undo `cut`."""
         for link in self.links(node):
             link.up.remove("cut")
             link.down.remove("cut")
 
     def vanish(self, node: str) -> None:
-        """The node is off: its connections end without a packet."""
+        """End the streams of a node that has been switched off, without a packet to the servers."""
         for link in self.links(node):
             for stream in list(link.streams):
                 stream.end(End(StatusCode.UNAVAILABLE, "the node is off"))
 
     def reset(self, node: str, address: str) -> None:
-        """Connections are cut off with an error, on both sides."""
+        """End the streams between a node and an address with an error on both sides."""
         for stream in list(self.link(node, address).streams):
             stream.end(End(StatusCode.UNAVAILABLE, "Connection reset by peer"))
             stream.peer.receive(End(StatusCode.UNAVAILABLE, "Connection reset by peer"))
@@ -290,7 +290,7 @@ class Network:
 
 
 class Connector:
-    """Connects agents of one node; implements hai_backend.agent.server.connection.Connect."""
+    """Connects the agents of one node. Implements hai_backend.agent.server.connection.Connect."""
 
     def __init__(self, network: Network, node: str) -> None:
         self._network = network
@@ -316,5 +316,5 @@ class _Connection:
 
 
 def end_of(status: status_pb2.Status) -> End:
-    """The end that a server tells by a status with details."""
+    """Return the end of a stream for a status with details."""
     return End(_CODES[status.code], status.message, bytes(status.SerializeToString()))

@@ -1,4 +1,4 @@
-"""The programs of the storm: processes that work, print, save, and obey or not."""
+"""Simulated programs. They work, print and save, and react to signals and requests or ignore them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _WORK_SECONDS = 1.0
 class ProgramBehavior:
     """How a program behaves."""
 
-    print_seconds: float  # between two lines; 0: it prints nothing
-    obeys: bool  # SIGTERM ends it; else only SIGKILL does
-    saves: bool  # it hears suspend requests
-    yields: bool  # and says that it has saved
-    dying_seconds: float  # between SIGKILL and its end: the kernel holds it
+    print_seconds: float  # between two lines; 0 if it prints nothing
+    obeys: bool  # whether SIGTERM ends it; SIGKILL always does
+    saves: bool  # whether it acknowledges suspend requests
+    yields: bool  # whether it then reports that it has saved
+    dying_seconds: float  # between SIGKILL and its end, while the kernel holds it
 
     @staticmethod
     def of(random: Random, longest_dying: float) -> ProgramBehavior:
@@ -37,7 +37,7 @@ class ProgramBehavior:
 
 @dataclass(frozen=True, slots=True)
 class ProgramCallbacks:
-    """What the program's agent hears of it. `work` does a second's work and answers whether that was all."""
+    """Callbacks to the program's agent. `work` does one second of work and returns whether all work is done."""
 
     work: Callable[[], bool]
     printed: Callable[[], None]
@@ -47,7 +47,7 @@ class ProgramCallbacks:
 
 
 class Program:
-    """`exists` from `begin` until its last process is gone."""
+    """A program. `exists` is true from `begin` until its last process has ended."""
 
     def __init__(
         self, name: str, behavior: ProgramBehavior, random: Random, callbacks: ProgramCallbacks
@@ -65,24 +65,24 @@ class Program:
         self._running = self.process.create_task(self._run())
 
     def suspend(self) -> None:
-        """The flag is up."""
+        """Acknowledge the suspend request within a second, if the program does so at all."""
         if self.exists and self._behavior.saves:
             self._soon(self._acknowledge, 1.0)
 
     def terminate(self) -> None:
-        """SIGTERM; a frozen program gets it when it thaws."""
+        """Send SIGTERM. A frozen program receives it when it thaws."""
         if self._behavior.obeys:
             self._soon(lambda: self.end(_SIGTERM), 1.0)
 
     def kill(self) -> None:
-        """SIGKILL, frozen or not."""
+        """Send SIGKILL, which works even if the program is frozen."""
         if self.exists and not self._dying:
             self._dying = True
             loop = asyncio.get_running_loop()
             run_outside(loop.call_later, self._behavior.dying_seconds, self.end, _SIGKILL)
 
     def end(self, code: int) -> None:
-        """Nothing of it is left."""
+        """End the program, and report its exit code."""
         if not self.exists:
             return
         self.exists = False

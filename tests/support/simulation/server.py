@@ -1,8 +1,8 @@
-"""A server of the storm: the real ledger, loops, launcher and agent service, with the simplest of schedulers.
+"""A simulated server: the real task manager, loops, launcher and agent service, with a very simple scheduler.
 
-It dies as a process dies: whatever it was doing is not done, and what it has not written is lost. One that leads no
-more and still wants to write is refused, as the epoch of a real one is. It learns that as a real one does, by renewing
-its leadership, and is gone then. Like a process it can be frozen.
+It can end like a process: what it was doing stops, and what it has not written is lost. The store refuses the writes of
+a server that is no longer the leader, as the epoch of a real server does. The server learns this when it renews its
+leadership, as a real one does, and then ends. It can also be frozen.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _RENEW_SECONDS, _STORE_SECONDS = 1.0, 0.003
 
 
 class FencedStore:
-    """The store of one server: it takes nothing from a server that does not lead any more, or that cannot reach it."""
+    """The store of one server. It raises an error if the server no longer leads, or cannot reach the database."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -85,7 +85,7 @@ class FencedStore:
 
 
 class ServerClock(LoopTimers):
-    """What a server takes for the time of day: somebody may set it."""
+    """The wall clock of a server. A fault may change it."""
 
     ahead_seconds = 0.0
 
@@ -93,12 +93,12 @@ class ServerClock(LoopTimers):
         return super().now() + self.ahead_seconds
 
     def reset(self) -> None:
-        """Somebody sets it right."""
+        """Correct the clock."""
         self.ahead_seconds = 0.0
 
 
 class _Environments:
-    """No task names one."""
+    """The environments of a simulation, in which no task names an environment."""
 
     async def __call__(self, task: Task) -> pb.AgentEnvironment | None:
         return None
@@ -120,7 +120,10 @@ class _NoLogs:
 
 @dataclass(frozen=True, slots=True)
 class ServerComponents:
-    """What a storm gives its servers: the logs of all, and the ports of their services; a test may break it."""
+    """The parts of simulated servers: the common logs, and the dependencies of the agent service.
+
+    A test may replace one with a faulty part.
+    """
 
     logs: Logs = field(default_factory=_NoLogs)
     ports: type[AgentDeps] = AgentDeps
@@ -128,7 +131,7 @@ class ServerComponents:
 
 
 class SimulatedServer:
-    """One life."""
+    """One process of a server, from its start to its end."""
 
     def __init__(
         self, store: Store, transport: Transport, seed: int, parts: ServerComponents | None = None
@@ -137,7 +140,7 @@ class SimulatedServer:
         self.process = SimulatedProcess("server")
         self.epoch = FencedStore(store)
         self.last_message_at: dict[RankKey, float] = {}  # when it last read a message of an agent
-        self.lost = asyncio.Event()  # it does not lead any more, and knows
+        self.lost = asyncio.Event()  # set when the server has learned that it no longer leads
         self.failures: list[BaseException] = []
         self._renewed = -inf
         own = cast(Store, self.epoch)
@@ -201,7 +204,7 @@ class SimulatedServer:
         return asyncio.get_running_loop().time() - self._renewed < SILENT_SECONDS
 
     async def start(self) -> None:
-        """Begin; what needs the API server comes when it answers."""
+        """Start. What needs the API server begins when that answers."""
         await self.process.create_task(self._start())
 
     async def _start(self) -> None:
@@ -216,7 +219,7 @@ class SimulatedServer:
         self._begin(self._suspend())
 
     async def die(self) -> None:
-        """At once."""
+        """End at once, as if killed."""
         self.epoch.over = True
         self.lost.set()
         self.timers.close()
@@ -230,7 +233,7 @@ class SimulatedServer:
         await self.launcher.close()
 
     async def serve(self, stream: ServerStream) -> None:
-        """Answer an agent's call to Attach."""
+        """Serve an agent's call of Attach."""
         responses = self.service.Attach(stream.requests(), cast(Any, stream))
         try:
             async for response in responses:
@@ -253,7 +256,7 @@ class SimulatedServer:
         await self.epoch.confirm()
 
     async def _lead(self) -> None:
-        """Renew what it knows of its leadership, as server.election.election does, until it leads no more."""
+        """Renew the leadership as server.election.election does, until it is lost."""
         loop = asyncio.get_running_loop()
         while True:
             sent = loop.time()
@@ -300,7 +303,7 @@ class SimulatedServer:
                 await self.task_manager.apply(task.id, placed)
 
     async def _suspend(self) -> None:
-        """Somebody else wants the nodes, now and then."""
+        """Suspend a random task now and then, as if another task needed its nodes."""
         while True:
             await asyncio.sleep(self._random.expovariate(1 / _SUSPENSION_SECONDS))
             running = sorted(t.id for t in self.task_manager.unfinished().values() if not t.waiting)

@@ -1,13 +1,14 @@
-"""The main job in a cluster where everything fails or falls silent: by one seed, in virtual time.
+"""The main job in a cluster with random faults, in virtual time: one seed determines everything that happens.
 
-A model of the rest of the world around the real launcher, loops, task table, agent service, sessions and leases:
-servers that are killed, frozen or deposed; programs that obey or not; nodes and an API server under random faults;
-links, agents, machines and kubelets that fall silent (faults). It must hold that
+The launcher, loops, task manager, agent service, sessions and leases are real. The rest is a model: servers are killed,
+frozen or deposed; programs obey or not; nodes and the API server have random faults; links, agents, machines and
+kubelets fall silent (faults.py). The simulation checks that
 
-* no two programs of one rank run at once, and no two programs on one node: also physically, on nodes cut off,
-* nothing is lost that a server has acknowledged: lines of logs, whole-life states,
-* an agent that a leading server does not hear is shown as silent,
-* every task ends well after the storm, none before one that goes first, and then nothing of it is left in the cluster.
+* no two programs of one rank and no two programs on one node run at the same time, also on nodes that are cut off;
+* nothing that a server has acknowledged is lost: log lines and whole-life states;
+* a leading server shows an agent as silent if it receives no message from the agent;
+* no task starts before the tasks that it follows have finished; after the faults have ended, every task succeeds, and
+  no object of it is left in the cluster.
 
     python -m tests.support.simulation 0 1000
 """
@@ -46,23 +47,23 @@ _CALM_SECONDS = 3_000.0
 _SHM = Path("/dev/shm")
 _ADDRESSES = ("server-a:1", "server-b:1")
 _LOG_BYTES = 1_000_000
-_HANDS = 4  # pods that are deleted by force while no server is there, at most
+_HANDS = 4  # how many pods are deleted by force at most while no server runs
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """How large the world is, and how bad the storm."""
+    """The size of the cluster, and how frequent the faults are."""
 
     nodes: int
     tasks: int
-    faults: float  # part of the requests that meet one
-    mishap_seconds: float  # between losses of nodes, ends of streams …
-    silence_seconds: float  # between things that fall silent
-    quiet: float  # part of them that takes a node away for long
-    restart_seconds: float  # between ends of servers
-    stop_seconds: float  # that pods take to end when they are deleted
-    linger_seconds: float  # that programs run on after their pod was deleted by force
-    longest_work: float  # seconds that a task needs
+    faults: float  # the part of the requests to the API server that meet a fault
+    mishap_seconds: float  # mean time between losses of nodes, ends of streams and the like
+    silence_seconds: float  # mean time between faults that silence something
+    quiet: float  # the part of these faults that takes a node away for long
+    restart_seconds: float  # mean time between losses of servers
+    stop_seconds: float  # how long pods take to end after they are deleted
+    linger_seconds: float  # how long programs run on after their pod was deleted by force
+    longest_work: float  # the most seconds of work of a task
 
     @staticmethod
     def of(seed: int) -> Conditions:
@@ -84,14 +85,14 @@ class Conditions:
 
 @dataclass(frozen=True, slots=True)
 class Components:
-    """What agents and servers are made of. Tests break it, and see that the storm notices."""
+    """The parts of agents and servers. Tests replace some with faulty ones, which the simulation must detect."""
 
     agents: AgentComponents = field(default_factory=AgentComponents)
     servers: ServerComponents = field(default_factory=ServerComponents)
 
 
 class Simulation:
-    """One run. `story` is what happened, in order: the same seed tells the same."""
+    """One simulation. `history` lists what happened, in order. It is the same for the same seed."""
 
     def __init__(
         self, seed: int, parts: Components | None = None, conditions: Conditions | None = None
@@ -108,8 +109,8 @@ class Simulation:
         self.history: list[str] = []
 
     def run(self) -> None:
-        """Raises AssertionError when something did not hold."""
-        quiet = redirect_stderr(StringIO())  # agents write their journals there
+        """Run the simulation. Raises AssertionError if a check fails."""
+        quiet = redirect_stderr(StringIO())  # agents write their logs there
         with TemporaryDirectory(dir=_SHM if _SHM.exists() else None) as directory, quiet:
             run_with_processes(self._run(Path(directory)))
 
@@ -137,7 +138,7 @@ class Simulation:
         await self._calm()
 
     async def _close(self) -> None:
-        """Whatever has happened: what goes on would go on for ever."""
+        """Stop everything, also after an error, because the parts of the simulation never stop on their own."""
         self._fault_injector.end()
         self._pool.close()
         await self._die()
@@ -168,7 +169,7 @@ class Simulation:
         self._invariants = Invariants(pool, lambda: self._server, self._logs)
 
     def _join_network(self, cluster: FakeCluster) -> None:
-        """Nodes that cannot be reached, or are off, are so for agents too; not those whose kubelets are silent."""
+        """Cut nodes off from agents too when they are unreachable or off, but not when only the kubelet is silent."""
         nodes, injector = cluster.nodes, self._fault_injector
         on_silence, on_heartbeat = nodes.on_silence, nodes.on_heartbeat
 
@@ -196,7 +197,7 @@ class Simulation:
         self._fault_injector.end()
 
     async def _lose_server(self, chaos: Chaos) -> None:
-        """It is killed; or frozen, or without its database, while another one may take over."""
+        """Kill the server, freeze it, or depose it. In the last two cases, another server may start meanwhile."""
         what = self._random.choices(("dies", "is frozen", "is deposed"), weights=(3, 2, 2))[0]
         if what == "is frozen":
             return await self._freeze_server()
@@ -213,14 +214,14 @@ class Simulation:
         assert server is not None
         self._log(f"the server is frozen for {seconds:g} s")
         server.process.freeze()
-        if self._random.random() < 0.5:  # there is another one
+        if self._random.random() < 0.5:  # another server takes over
             await asyncio.sleep(self._random.uniform(3.0, 4.0))
             await self._depose()
         await asyncio.sleep(seconds)
         server.process.thaw()
 
     async def _depose(self) -> None:
-        """Another server leads from now on; the old one does not know, and may not reach the database to learn it."""
+        """Let another server lead from now on. The old one learns this only when it next reaches the database."""
         old = self._server
         assert old is not None
         old.epoch.over = True
@@ -237,7 +238,7 @@ class Simulation:
         del self._deposed[server]
 
     async def _amid_something(self) -> None:
-        """Servers die most often when they do something: wait for writes to the cluster."""
+        """Wait for some writes to the cluster, because losing a server is most harmful in the middle of an action."""
         with suppress(TimeoutError):
             async with asyncio.timeout(30.0):
                 for _ in range(self._random.randrange(8)):
@@ -245,7 +246,7 @@ class Simulation:
         await asyncio.sleep(self._random.uniform(0.0, 0.02))
 
     async def _calm(self) -> None:
-        """All is well again: everything ends, and nothing is left."""
+        """Wait, without faults, until all tasks have finished and no object is left."""
         try:
             async with asyncio.timeout(_CALM_SECONDS):
                 while not await self._finished() or [*self._left()]:
@@ -266,7 +267,7 @@ class Simulation:
         return all(t.state is TaskState.FINISHED for t in tasks)
 
     def _check_order(self, key: RankKey) -> None:
-        """A program has started: those that go first have ended, whatever clocks say."""
+        """Check, for a program that has started, that the tasks before it have finished, whatever the clocks say."""
         self._looking.add(asyncio.create_task(self._check_first(key)))
 
     async def _check_first(self, key: RankKey) -> None:
@@ -299,7 +300,7 @@ class Simulation:
             await self._server.task_manager.submit("ada", spec, f"request-{i}")
 
     async def _start(self) -> None:
-        """A server, where the last one was or where its successor is."""
+        """Start a server at the address of the last one or of its successor."""
         self._log(f"a server starts at {self._address}")
         parts = replace(self._parts.servers, logs=LogStore(self._logs, _LOG_BYTES, alone=False))
         self._server = server = SimulatedServer(
