@@ -1,6 +1,7 @@
-"""Start the agent of a rank: claim the rank's directory, create its lease, and run the agent under its supervisor.
+"""Starts the agent of a rank: `python -m hai_backend.agent RANK_DIR`.
 
-`python -m hai_backend.agent RANK_DIR`. docs/contributing/architecture.md lists the files in RANK_DIR.
+It locks the rank's directory, creates the lease, and runs the agent under its supervisor.
+docs/contributing/architecture.md lists the files in RANK_DIR.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from hai_backend.agent.supervisor import EXIT_BUG, supervise
 def main(argv: Sequence[str]) -> int:
     """Run the agent and return its exit code.
 
-    0: the server has recorded the exit or rejects the rank, or another agent runs the rank. 1: a bug. 2: wrong
-    arguments. 3: the lease expired. 128+n: signal n killed the agent.
+    The codes are 0 if the server has recorded the exit or rejects the rank, or if another agent runs the rank; 1 for a
+    bug; 2 for wrong arguments; 3 if the lease expired; and 128+n if signal n killed the agent.
     """
     if len(argv) != 2:
         print("usage: python -m hai_backend.agent RANK_DIR", file=sys.stderr)
@@ -33,7 +34,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _run_agent(directory: RankDir, lease: Lease) -> int:
-    """Run in the supervisor's child. Imports here, because only the agent needs asyncio and gRPC."""
+    """Run the agent in the supervisor's child. It imports modules here that the supervisor does not need."""
     import asyncio
 
     from hai_backend.agent import rank
@@ -52,7 +53,7 @@ def _run_agent(directory: RankDir, lease: Lease) -> int:
 
 
 def format_error(error: BaseException) -> str:
-    """Return one line for people. For a group of errors, it describes the first one."""
+    """Return a line that describes an error. For a group of errors, describe the first one."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}"

@@ -1,8 +1,8 @@
 """Runs all coroutines of an agent in one task group, so that none ends unnoticed.
 
-An agent that has lost a coroutine looks alive but is broken: it may never attach again, or never end its program. So if
-a coroutine fails, or a coroutine ends that must not end, the agent fails and its program ends. This includes
-`CancelledError`, which a coroutine that nobody has cancelled also raises if something that it awaits was cancelled.
+An agent that has lost a coroutine seems to work but is broken: it may never attach again, or never end its program. So
+the agent fails, and its program ends, if a coroutine fails or ends too early. A `CancelledError` is a failure, too, if
+nobody has cancelled the coroutine; it is raised if something that the coroutine awaits was cancelled.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Coroutines:
         asyncio.get_running_loop().set_exception_handler(self._unhandled)
 
     def close(self) -> None:
-        """Cancel all coroutines: the agent ends."""
+        """Cancel all coroutines, because the agent ends."""
         self._closing = True
         for task in self._tasks:
             task.cancel()

@@ -1,8 +1,8 @@
-"""The lease of a rank: the deadline until which its processes may run, in memory that agent and supervisor share.
+"""The lease of a rank: the deadline until which its processes may run. The agent and the supervisor share its memory.
 
-Only an answered heartbeat extends the lease. The extension counts from when the agent *sent* that heartbeat, which is
-never later than when a server answered it. So once `fence_after` has passed since a server last answered, no process
-of the rank runs (docs/contributing/fencing.md).
+Only an answered heartbeat extends the lease. The extension counts from the time when the agent *sent* that heartbeat,
+which is before a server answered it. So when `fence_after` seconds have passed since the last answer of a server, no
+process of the rank runs (docs/contributing/fencing.md).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ class Expired(Exception):
 
 
 def boot_seconds() -> float:
-    """Return the time of the clock of leases, which nobody can set and which counts while the machine sleeps."""
+    """Return the time of the clock of leases. It cannot be set, and it continues while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Lease:
-    """A lease of `seconds` from its creation; inf means that it never expires.
+    """A lease that expires `seconds` after its creation; inf means never.
 
-    Create it before the fork, to share it.
+    It must be created before the fork, so that both processes share it.
     """
 
     def __init__(self, seconds: float, clock: Callable[[], float] = boot_seconds) -> None:
@@ -54,7 +54,8 @@ class Lease:
         return self._clock()
 
     def renew(self, sent_at: float) -> None:
-        """Extend the lease: a server has answered the heartbeat sent at `sent_at`.
+        """Extend the lease, because a server has answered the heartbeat that was sent at `sent_at`.
+
 
         Raises Expired if the lease has expired.
         """
@@ -65,5 +66,5 @@ class Lease:
         self._cell[0] = max(self.deadline, sent_at + self._seconds)
 
     def release(self) -> None:
-        """Give up the lease, because no process of the rank runs and none will."""
+        """Let the lease never expire, because no process of the rank runs and none will be started."""
         self._cell[0] = inf

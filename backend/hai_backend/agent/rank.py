@@ -1,8 +1,8 @@
-"""The agent of one rank: welcome → go → started → (suspend) → exited → recorded → end. It runs in one event loop.
+"""The agent of one rank. It runs in one event loop: welcome → go → started → (suspend) → exited → recorded → end.
 
-It handles messages of the server and calls of the program. It reports through `Outgoing`, which sends reports again
-after a lost stream. `run` returns when the server has recorded how the program ended, or rejects this rank; in both
-cases no process of the rank runs.
+It handles messages of the server and calls of the program. Its reports are queued in `Outgoing`, which sends them again
+after a stream was lost. `run` returns when the server has recorded the exit of the program, or rejects this rank. In
+both cases, no process of the rank runs any more.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from hai_backend.agent.services.services import Services
 from hai_backend.agent.supervisor import EXIT_EXPIRED
 from hai_backend.launch import processes
 
-_FIRST_MEASURE_SECONDS = 2.0  # early, so that a short task is measured too
+_FIRST_MEASURE_SECONDS = 2.0  # early, so that a short task is measured, too
 _MEASURE_SECONDS = 10.0
 _WATCHDOG_GRACE_SECONDS = 2.0
 _EXPIRED_GRACE_SECONDS = 2.0
@@ -55,7 +55,7 @@ async def run(directory: RankDir, lease: Lease) -> int:
 
 
 class RankAgent:
-    """Runs the program of one rank. Its public methods handle messages of the server, and signals."""
+    """Runs the program of one rank. Its public methods handle messages of the server and signals."""
 
     def __init__(self, directory: RankDir, lease: Lease) -> None:
         self._directory = directory
@@ -96,13 +96,13 @@ class RankAgent:
         self._end_grace: float | None = None  # seconds; None until the end was requested
         self._program: Program | None = None
         self._environment_lock = ""
-        self._idle_seconds: float | None = None  # of a dev container; None if unknown
-        self._owner_token = ""  # of a dev container
+        self._idle_seconds: float | None = None  # idle time of a dev container; None if unknown
+        self._owner_token = ""  # token for `hai` in a dev container
         self._finished = asyncio.Event()
         self._exit_code = 0
 
     async def run(self) -> int:
-        """Run the rank to its end and return the agent's exit code. An exception group that it raises is a bug."""
+        """Run the rank until it ends, and return the agent's exit code. An exception group that it raises is a bug."""
         await self._socket.open()
         try:
             async with asyncio.TaskGroup() as group:
@@ -153,7 +153,7 @@ class RankAgent:
                 self._services.control(response.control_service)
 
     def terminate(self, grace: float) -> None:
-        """Handle SIGTERM: let the program save if the node leaves time for that, then end it."""
+        """Handle SIGTERM: let the program save if the node allows time for that, then end it."""
         if self._program is None or not self._identity.leave_within:
             return self.stop(grace)
         request = pb.SuspendRequested(
@@ -174,7 +174,7 @@ class RankAgent:
         if self._owner_token:
             try:
                 self._directory.write_profile(self._owner_token)
-            except OSError as error:  # a full disk: the container works, but `hai` in it does not
+            except OSError as error:  # the disk is full; the container works without `hai`
                 write_agent_log(f"the profile for `hai` cannot be written: {error}")
         if self._welcome is None:
             self._welcome = welcome
@@ -219,7 +219,7 @@ class RankAgent:
         preparation.check_program(argv, workspace, variables)
         if self._end_grace is not None:
             raise CannotStart("it was ended before it started")
-        self._port.close()  # the program binds the port next
+        self._port.close()  # the program will bind the port
         started = program.start(
             argv,
             workspace,
@@ -245,7 +245,7 @@ class RankAgent:
             await self._suspend_with_notice(request)
 
     async def _suspend_with_notice(self, request: pb.SuspendRequested) -> None:
-        """Suspend a dev container: its program does not know the suspend protocol, so notify the people in it."""
+        """Suspend a dev container. Its program does not know the suspend protocol, so its users are notified."""
         self._suspend_request.acknowledge()
         self._session.wake()
         await self._suspend_notice.show(request)
@@ -266,20 +266,20 @@ class RankAgent:
             self._coroutines.start("the end before the start", self._end_before_start())
 
     async def _end_before_start(self) -> None:
-        """End what may run before the program starts: a git clone, or the unpacking of an environment."""
+        """End processes that may run before the program starts: a git clone, or the unpacking of an environment."""
         await program.end_everything(self._directory)
         self._report_exit(_ENDED_BEFORE_START)
 
     def _report_exit(self, code: int) -> None:
-        """Report the exit of the program: the server may start the next run as soon as it has the report.
+        """Report the exit of the program. All processes of the rank must have ended.
 
-        No process of the rank may run any more.
+        The server may start the next run as soon as it has the report.
         """
         self._lease.release()
         self._tunnels.program_ended()
         if self._exit_code == EXIT_EXPIRED:
-            # Report nothing: the program has not failed, and the server must start it again. The agent ends a moment
-            # later (`stop`), so that it can still send what the program printed last.
+            # Report nothing, because the program has not failed, and the server must start it again. The agent ends
+            # shortly afterwards (see `stop`), so that it can still send the last output of the program.
             return
         self._checkpoints.flush()
         exited = pb.ProgramExited(
@@ -315,11 +315,12 @@ class RankAgent:
         except RankRejected as error:
             write_agent_log(f"leaving: {error}")
             self._finish()
-            await asyncio.Event().wait()  # `run` cancels all parts
+            await asyncio.Event().wait()  # until `run` cancels this coroutine
 
     async def _end_before_expiry(self) -> None:
-        """End the program shortly before the lease expires, with a grace period, which the supervisor does not
-        grant.
+        """End the program shortly before the lease expires.
+
+        The program gets a grace period. The supervisor would kill it without one when the lease expires.
         """
         await wait_out(lambda: self._lease.remaining - self._timing.end_before)
         why = f"no server has renewed the lease of this rank for {self._timing.lease:.0f} s"
@@ -361,7 +362,7 @@ class RankAgent:
 
 
 def _reserve_port() -> socket.socket:
-    """Return a bound socket, which reserves a port until the program starts."""
+    """Return a socket bound to a free port, which reserves the port until the program starts."""
     port = socket.socket()
     port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     port.bind(("", 0))

@@ -1,4 +1,4 @@
-"""The files that an agent, its launcher and its program share, and agent.log."""
+"""The files in a rank's directory, which an agent, its launcher and its program share, and agent.log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TIMING = tuple(field.name for field in fields(Timing))
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The content of agent.json: which rank this agent runs."""
+    """The content of agent.json, which identifies the rank that this agent runs."""
 
     task_id: int
     run: int
@@ -32,7 +32,7 @@ class Identity:
     node: str
     token: str
     gpu_indices: tuple[int, ...] | None = None  # None if the machine has no GPUs
-    leave_within: float = 0.0  # seconds to save after SIGTERM; 0 if SIGTERM just ends the program
+    leave_within: float = 0.0  # seconds to save after SIGTERM; if 0, SIGTERM only ends the program
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class RankDir:
         self.profile = path / "hai.toml"
 
     def claim(self) -> bool:
-        """Lock the rank for this agent as long as it lives. Return False if another agent has locked it."""
+        """Lock the rank until this process ends. Return False if another agent has locked it."""
         lock = os.open(self.path / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -74,25 +74,25 @@ class RankDir:
         return Identity(**facts, gpu_indices=None if gpus is None else tuple(gpus))
 
     def servers(self) -> tuple[ServerAddress, ...]:
-        """Read server.json. Addresses may change when a server is restarted or another one becomes the leader."""
+        """Read server.json. The addresses may change when a server is restarted or another one becomes the leader."""
         facts = self._read_server_json()
         addresses, ca = str(facts["address"]).split(","), self._ca_path(facts)
         return tuple(ServerAddress(address.strip(), ca) for address in addresses)
 
     def timing(self) -> Timing:
-        """Read from server.json how often to send heartbeats and how long the lease is."""
+        """Read the heartbeat interval and the length of the lease from server.json."""
         try:
             facts = self._read_server_json()
         except (OSError, ValueError):
-            return Timing()  # the server of this machine is just starting
+            return Timing()  # the server of this machine may be starting
         return Timing(**{name: float(facts[name]) for name in _TIMING if name in facts})
 
     def report_failure(self, why: str) -> None:
-        """Write failure.txt: why the rank ended without a report to a server. The first reason counts."""
+        """Write to failure.txt why the rank ended without a report to a server. The first reason is kept."""
         part = self.failure.with_name(f".{self.failure.name}.{os.getpid()}")
-        with suppress(OSError):  # a full disk or a removed directory; agent.log has the reason too
+        with suppress(OSError):  # a full disk or a removed directory; agent.log has the reason, too
             part.write_text(redact(why))
-            # A link, so that the file is complete or absent: this process may be killed at any moment.
+            # The link makes the file either complete or absent, because this process may be killed at any moment.
             os.link(part, self.failure)
         with suppress(OSError):
             part.unlink()
@@ -111,7 +111,7 @@ class RankDir:
         return self.path.parent.parent
 
     def socket_address(self) -> Path:
-        """Return the path that the agent listens on, which differs from `socket` if that is too long (LocalSocket)."""
+        """Return the path on which the agent listens. It differs from `socket` if that is too long (LocalSocket)."""
         return self.socket.readlink() if self.socket.is_symlink() else self.socket
 
     def write_profile(self, token: str) -> None:
@@ -129,7 +129,7 @@ class RankDir:
         return (self.path / "agent.json").exists()
 
     def leftovers(self) -> list[Process]:
-        """Return every process of the rank except this one and the supervisor."""
+        """Return all processes of the rank except this one and the supervisor."""
         found = {p.pid: p for p in processes.descendants(os.getpid())}
         found |= {
             p.pid: p
@@ -141,14 +141,15 @@ class RankDir:
         return list(found.values())
 
     def end_everything(self) -> list[Process]:
-        """Kill every process of the rank except this one. Return the processes that could not be ended."""
+        """Kill all processes of the rank except this one and the supervisor. Return the processes that still run."""
         return processes.kill_all(self.leftovers)
 
 
 def write_agent_log(message: str) -> None:
     """Write a line with the time and without credentials to agent.log, which is the standard error of the agent.
 
-    On a full disk the line is lost: a program must not end because its agent cannot log.
+
+    If the disk is full, the line is lost, because a program must not end because its agent cannot log.
     """
     with suppress(OSError):
         print(time.strftime("%FT%TZ", time.gmtime()), redact(message), file=sys.stderr, flush=True)

@@ -1,11 +1,13 @@
 """The outermost process of a rank, which outlives the agent and kills all remaining processes of the rank.
 
-The supervisor only waits for the end of the agent or of the lease. The agent cannot prevent either: an agent that is
-frozen or hangs in a system call does not renew the lease, so the supervisor kills it and its program. In a pod the
-supervisor is process 1, so the container ends with it.
 
-The supervisor is a child subreaper, so a process that has left its session and lost its parents is still its
-descendant. It forks the agent before large imports, so that it needs little memory itself.
+The supervisor only waits until the agent ends or the lease expires. An agent that is frozen or hangs in a system call
+does not renew the lease, so the supervisor kills it and its program. In a pod, the supervisor is process 1, so the
+container ends with it.
+
+
+The supervisor is a child subreaper. So a process that has left its session, and whose parent has ended, is still a
+descendant of the supervisor. The supervisor forks the agent before large imports, so that it needs little memory.
 """
 
 from __future__ import annotations
@@ -34,13 +36,13 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def supervise(directory: RankDir, lease: Lease, run_agent: Callable[[], int]) -> int:
-    """Run the agent in a child.
+    """Run the agent in a child process.
 
-    Return its exit code when no process of the rank is left; in the child, never return.
+    Return its exit code when no process of the rank is left. In the child, this function never returns.
     """
     processes.write_pid_file(directory.agent_pid, os.getpid())
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    # Until the agent exists, no signal can be forwarded to it.
+    # Signals are blocked until the agent exists, because they could not be forwarded to it.
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     supervisor, agent = os.getpid(), os.fork()
     if agent == 0:
@@ -49,20 +51,21 @@ def supervise(directory: RankDir, lease: Lease, run_agent: Callable[[], int]) ->
 
 
 def _become_agent(supervisor: int, run_agent: Callable[[], int]) -> None:
-    """Run the agent in the child process and exit; never return."""
+    """Run the agent in the child process and exit. This function never returns."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    # Orphans of the program become children of the agent, so that none escapes by forking twice.
+    # Orphans of the program become children of the agent, so that a process cannot leave the rank by forking twice.
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     code = EXIT_BUG
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-        if os.getppid() == supervisor:  # otherwise it died before PR_SET_PDEATHSIG was set
+        # otherwise the supervisor ended before PR_SET_PDEATHSIG was set
+        if os.getppid() == supervisor:
             code = run_agent()
     finally:
         with suppress(OSError):
             sys.stdout.flush()
             sys.stderr.flush()
-        os._exit(code)  # without shutting down gRPC, which would occupy the node for longer
+        os._exit(code)  # skip the shutdown of gRPC, which would occupy the node for longer
 
 
 class _Supervisor:
@@ -100,7 +103,7 @@ class _Supervisor:
                 os.kill(self._agent, number)
 
     def _agent_status(self) -> int | None:
-        """Return the wait status of the agent, or None while it runs. Also reap other children: orphans of the rank."""
+        """Return the wait status of the agent; None while it runs. Also reap other children, which are orphans."""
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 if ended[0] == self._agent:
@@ -108,8 +111,8 @@ class _Supervisor:
         return None
 
     def _expire(self) -> int:
-        """Kill all processes first, then report that the lease has expired."""
-        os.kill(self._agent, signal.SIGKILL)  # the kernel kills the program with its agent
+        """Kill all processes, then report that the lease has expired. Return the exit code."""
+        os.kill(self._agent, signal.SIGKILL)  # the kernel kills the program when its agent ends
         late_seconds = -self._lease.remaining
         remaining = self._end_everything()
         self._report(
@@ -138,7 +141,7 @@ class _Supervisor:
 
 
 class _Timer:
-    """A descriptor that becomes readable at a time by the clock of leases, also after the machine has slept."""
+    """A descriptor that becomes readable at a time by the clock of leases, even if the machine has slept meanwhile."""
 
     def __init__(self) -> None:
         self.descriptor = _libc.timerfd_create(_CLOCK_BOOTTIME, os.O_CLOEXEC | os.O_NONBLOCK)

@@ -1,7 +1,8 @@
-"""The launcher's interface: what makes ranks exist. process.py runs them here, kubernetes/ as pods.
+"""The interface of launchers, which create and terminate ranks.
 
-A launcher knows nothing about tasks or scheduling. It starts agents and reports when they have terminated. After a
-restart of the server it first lists what exists. Every method may be called again with the same arguments.
+local_launcher.py runs ranks as processes of this machine; kubernetes/ runs them as pods. A launcher knows nothing about
+tasks or scheduling. It starts agents and reports when they have terminated. After a restart of the server, it first
+lists the ranks that exist. Every method may be called again with the same arguments.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from hai_backend.launch.request import RunRequest
 
 @dataclass(frozen=True, slots=True, order=True)
 class RankKey:
-    """Names one rank of one run of one task."""
+    """Identifies one rank of one run of one task."""
 
     task_id: int
     run: int
@@ -28,7 +29,7 @@ class RankKey:
 
 @dataclass(frozen=True, slots=True)
 class RankLaunch:
-    """What a launcher needs to start one agent. `token` is valid for this rank of this run only."""
+    """The data that a launcher needs to start one agent. `token` is valid for this rank of this run only."""
 
     key: RankKey
     node: str
@@ -39,28 +40,29 @@ class RankLaunch:
 
 @dataclass(frozen=True, slots=True)
 class KillRequest:
-    """A rank to kill, and what the server knows about it."""
+    """A request to kill a rank, with what the server knows about the rank."""
 
     key: RankKey
-    node: str = (
-        ""  # the node of the rank; while it is unreachable, RankTerminated waits for the fence
-    )
-    ran: bool = False  # the program may run even if no object of the rank exists; its lease is not renewed any more
+    # the node of the rank; while the node is unreachable, RankTerminated waits for the fence
+    node: str = ""
+    # the program may run even if no object of the rank exists; its lease is no longer renewed
+    ran: bool = False
     exited: bool = False  # the agent has reported that the program has ended
     preempted: bool = False  # the rank gives way to another task
 
 
-# Events, past tense.
+# Events.
 
 
 @dataclass(frozen=True, slots=True)
 class RankList:
-    """The first event after a start or a reconnect: everything that exists now.
+    """All ranks that exist now. A launcher reports it first after a start or a reconnect.
 
-    `launched_runs`: runs (task, number) whose launch a server has begun. A rank of such a run that is not in `keys` may
-    have been deleted. Empty for launchers that always see every running rank.
-    `complete`: a rank that is not listed does not exist. If False, its object may have been deleted by force while its
-    program still runs.
+    `launched_runs` are the runs (task, number) whose launch a server has begun. A rank of such a run that is not in
+    `keys` may have been deleted. The set is empty for launchers that always see every running rank.
+
+    If `complete` is True, a rank that is not listed does not exist. If it is False, the object of such a rank may have
+    been deleted by force while its program still runs.
     """
 
     keys: frozenset[RankKey]
@@ -70,7 +72,10 @@ class RankList:
 
 @dataclass(frozen=True, slots=True)
 class RankTerminated:
-    """Nothing of the rank exists any more; its node is free. `why` is set if something other than us ended it."""
+    """No process or pod of the rank exists any more, so its node is free.
+
+    `why` is set only if the server did not request the end of the rank.
+    """
 
     key: RankKey
     why: str = field(default="", compare=False)
@@ -78,23 +83,23 @@ class RankTerminated:
 
 @dataclass(frozen=True, slots=True)
 class LaunchFailed:
-    """The rank could not be started, and nothing of it exists."""
+    """The rank could not be started, and no process or pod of it exists."""
 
     key: RankKey
     reason: str
-    unschedulable: bool = False  # the node lacks resources: try another node
+    unschedulable: bool = False  # the node cannot run the rank, but another node may
 
 
 @dataclass(frozen=True, slots=True)
 class NodeList:
-    """The nodes as they are now, complete."""
+    """The current state of all nodes."""
 
     nodes: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RankEvictionNotice:
-    """Something else is deleting the rank: its program must save now."""
+    """The rank is being deleted, but not by the server. Its program must save now."""
 
     key: RankKey
     why: str
@@ -109,13 +114,13 @@ class Launcher(Protocol):
     name: str
 
     async def start(self, ranks: Sequence[RankLaunch]) -> None:
-        """Start agents. Skips ranks that already exist. Failures are reported as LaunchFailed events."""
+        """Start agents, except those of ranks that already exist. Failures are reported as LaunchFailed events."""
 
     async def kill(self, request: KillRequest) -> None:
-        """Kill a rank with all its processes. RankTerminated follows, also for a rank that does not exist."""
+        """Kill a rank with all its processes. RankTerminated is reported later, even if the rank does not exist."""
 
     def events(self) -> AsyncIterator[LauncherEvent]:
-        """NodeList and RankList first, then changes, until closed."""
+        """Yield NodeList and RankList first, then changes, until the launcher is closed."""
 
     async def close(self) -> None:
-        """Stop watching. Ranks run on."""
+        """Stop watching. Ranks continue to run."""

@@ -1,4 +1,7 @@
-"""A launcher for tests and the simulator: its ranks are entries of a dictionary. It passes the launcher contract."""
+"""A launcher for tests and the simulator: its ranks are entries of a dictionary.
+
+It passes the same contract tests as the real launchers.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ from hai_backend.launch.base import (
 
 
 class FakeLauncher:
-    """`existing` are the ranks that a restarted server finds; `launched_runs` and `complete` are as in RankList."""
+    """Implements launch.base.Launcher in memory.
+
+    `existing` are the ranks that a restarted server finds; `launched_runs` and `complete` are as in RankList.
+    """
 
     name = "fake"
 
@@ -50,12 +56,11 @@ class FakeLauncher:
         self.terminate(request.key)
 
     def terminate(self, key: RankKey) -> None:
-        """The rank has terminated: its agent exited or was killed."""
+        """Remove a rank, as if its agent had exited or had been killed, and report that it has terminated."""
         self.ranks.pop(key, None)
         self._events.put_nowait(RankTerminated(key))
 
     def emit(self, event: LauncherEvent) -> None:
-        """Report an event."""
         self._events.put_nowait(event)
 
     async def events(self) -> AsyncIterator[LauncherEvent]:

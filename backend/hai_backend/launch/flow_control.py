@@ -21,12 +21,12 @@ class SendWindow:
         self._changed = asyncio.Event()
 
     def acknowledge(self, count: int) -> None:
-        """The receiver has taken `count` bytes since the beginning."""
+        """Record that the receiver has processed `count` bytes since the beginning."""
         self._acknowledged = count
         self._changed.set()
 
     def unblock(self) -> None:
-        """The receiver is gone: let waiting senders go on, so that they can end."""
+        """Let waiting senders continue, so that they can end. Call it when the receiver has disconnected."""
         self.acknowledge(1 << 62)
 
     async def reserve(self, size: int) -> None:
@@ -38,13 +38,13 @@ class SendWindow:
 
 
 class ReceivedBytes:
-    """Counts the bytes that one receiver has taken, and says when to acknowledge them."""
+    """Counts the bytes that one receiver has processed, and determines when to acknowledge them."""
 
     def __init__(self) -> None:
         self.count = self._reported = 0
 
     def add(self, size: int) -> bool:
-        """Count `size` more bytes. True: send `count` to the sender."""
+        """Count `size` more bytes. Return whether the receiver must now send `count` to the sender."""
         self.count += size
         due = self.count - self._reported >= ACKNOWLEDGE_BYTES
         if due:

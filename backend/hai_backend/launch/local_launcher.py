@@ -1,7 +1,8 @@
-"""The launcher of one machine: runs the agent of each rank as a separate process that outlives the server.
+"""The launcher of one machine. It runs the agent of each rank as a separate process that outlives the server.
 
-It watches agents by pidfd, which also works for agents that an earlier server started. When an agent has ended, the
-launcher kills the remaining processes of the rank before it reports the node as free.
+It watches agents with pidfds, which also works for agents that an earlier server started. When an agent has ended, the
+launcher kills the remaining processes of the rank before it reports the node as free. In this module, to clear a rank
+means to kill its processes and remove its directory.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from hai_backend.launch.base import (
 )
 
 log = logging.getLogger(__name__)
-_CLEARING = -1  # in place of a pidfd: the agent has died, and its processes are being killed
+_CLEARING = -1  # instead of a pidfd: the agent has ended, and the rank is being cleared
 _RETRY_SECONDS = 1.0
-_CLOSE_SECONDS = 30.0  # to finish clearing ranks when the server ends
+_CLOSE_SECONDS = 30.0  # time to finish the clearing of ranks when the server ends
 
 
 def sweep(home: Path) -> None:
-    """Kill every agent and program of this home and remove their directories; for `hai down`."""
+    """Kill all agents and programs of this home and remove their directories. `hai down` calls it."""
     home = home.resolve()
     directories = set(rank_dirs.existing(home).values())
     directories |= {directory for _, directory in processes.marked_processes(home / "run")}
@@ -65,9 +66,9 @@ class ProcessLauncher:
                 await self._start_or_report(rank)
 
     async def kill(self, request: KillRequest) -> None:
-        """See Launcher. All processes are visible on this machine, so only the key matters.
+        """See Launcher. Only the key of the request is used, because all processes are visible on this machine.
 
-        The supervisor is killed last: while it lives, every process of the rank is one of its descendants.
+        The agent is killed last. While it lives, every process of the rank is one of its descendants.
         """
         key = request.key
         if key not in self._agents and not self._adopt(key):
@@ -103,7 +104,8 @@ class ProcessLauncher:
         }
         await self._clear_until_done(list(dead.values()))
         for key, directory in dead.items():
-            if directory.exists():  # a process of it cannot be killed yet, so the rank exists
+            # a process of the rank could not be killed, so the rank still exists
+            if directory.exists():
                 self._clear(key)
         return frozenset(self._agents)
 
@@ -114,7 +116,7 @@ class ProcessLauncher:
             self._events.put_nowait(LaunchFailed(rank.key, reason, unschedulable=True))
             return
         try:
-            if directory.exists():  # of an agent that is dead
+            if directory.exists():  # left by an agent that has ended
                 await self._clear_until_done([directory])
             self._start(rank, directory)
         except OSError as error:
@@ -131,7 +133,7 @@ class ProcessLauncher:
         self._watch(rank.key, pid)
 
     def _adopt(self, key: RankKey) -> bool:
-        """Watch the agent that an earlier server started. False: it does not run."""
+        """Watch an agent that an earlier server started. Return False if it does not run."""
         record = rank_dirs.path_of(self._home, key) / rank_dirs.AGENT_PID
         agent = processes.read_pid_file(record)
         if agent is None:
@@ -140,7 +142,7 @@ class ProcessLauncher:
             self._watch(key, agent.pid)
         except ProcessLookupError:
             return False
-        # A process without a valid pid file has died, and its pid may belong to another process.
+        # Without a valid pid file, the agent has ended, and the watched pid may belong to another process.
         if processes.read_pid_file(record) is None:
             self._clear_agent(key)
         return True
@@ -151,13 +153,13 @@ class ProcessLauncher:
         asyncio.get_running_loop().add_reader(pidfd, self._clear_agent, key)
 
     def _clear_agent(self, key: RankKey) -> None:
-        """Clear the rank of an agent that has died or must die."""
+        """Clear the rank of an agent that has ended or must end."""
         pidfd = self._agents[key]
         asyncio.get_running_loop().remove_reader(pidfd)
         self._clear(key, pidfd)
 
     def _clear(self, key: RankKey, pidfd: int | None = None) -> None:
-        """`pidfd` is that of its supervisor, if we watched one."""
+        """Clear a rank in the background. `pidfd` is that of its agent, if the agent was watched."""
         self._agents[key] = _CLEARING
         clearing = asyncio.ensure_future(self._clear_and_report(key, pidfd))
         self._clearing.add(clearing)
@@ -168,7 +170,7 @@ class ProcessLauncher:
         why = rank_dirs.failure_of(directory)
         while remaining := await self._clear_until_done(
             [directory]
-        ):  # its node is free when no process remains
+        ):  # the node is free only when no process remains
             pids = ", ".join(str(process.pid) for process in remaining)
             log.error("cannot kill processes %s of rank %s; trying again", pids, key)
         if pidfd is not None:
@@ -177,27 +179,30 @@ class ProcessLauncher:
         self._events.put_nowait(RankTerminated(key, why))
 
     async def _clear_until_done(self, directories: Sequence[Path]) -> Sequence[processes.Process]:
-        """Retry on every error (too many open files …): an error does not tell what still runs."""
+        """Clear ranks. Retry after every error, such as too many open files, because processes may still run.
+
+        Return the processes that could not be killed.
+        """
         while True:
             try:
                 with cancelled_only_from_outside("clearing ranks"):
                     return await asyncio.to_thread(rank_dirs.clear, self._home, directories)
             except (
                 Exception
-            ) as error:  # without a retry the rank would never be reported as terminated
+            ) as error:  # without a retry, the rank would never be reported as terminated
                 log.error("cannot clear ranks; trying again: %s", error)
                 await asyncio.sleep(_RETRY_SECONDS)
 
 
 def _reap(pidfd: int) -> None:
-    """Reap an agent that has died."""
-    with suppress(ChildProcessError):  # not our child: an earlier server started it
+    """Reap an agent that has ended, and close its pidfd."""
+    with suppress(ChildProcessError):  # not a child of this process: an earlier server started it
         os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
     os.close(pidfd)
 
 
 def _reap_later(pidfd: int) -> None:
-    """Reap an agent when it dies. This process may live on without leading while another server watches the agent."""
+    """Reap an agent when it ends. Used after `close`, because this process may continue without being the leader."""
     loop = asyncio.get_running_loop()
 
     def died() -> None:
@@ -213,7 +218,7 @@ def _reap_later(pidfd: int) -> None:
 
 
 def _spawn(directory: Path, key: RankKey) -> int:
-    """Start an agent in its own session; -P keeps the rank's directory off its import path."""
+    """Start an agent in its own session, and return its pid. -P keeps the rank's directory off its import path."""
     with (directory / "agent.log").open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "hai_backend.agent", str(directory)],
@@ -224,5 +229,5 @@ def _spawn(directory: Path, key: RankKey) -> int:
             env=rank_dirs.agent_variables(directory, key, os.environ, Path(sys.executable).parent),
             start_new_session=True,
         )
-    process.returncode = 0  # we watch the pidfd; Popen must neither wait nor warn
+    process.returncode = 0  # the pidfd is watched, so Popen must neither wait nor warn
     return process.pid

@@ -1,4 +1,4 @@
-"""Divides this machine into the nodes of the settings, with equal parts of its CPUs, memory and GPUs."""
+"""Divides this machine into the nodes that the settings declare, with equal parts of its CPUs, memory and GPUs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hai_backend.domain.node import Node
 
 
 class Layout(Protocol):
-    """The requested nodes; the server's Settings have these fields."""
+    """The nodes that the settings declare. The server's Settings have these fields."""
 
     @property
     def nodes(self) -> int: ...
@@ -24,14 +24,17 @@ class Layout(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LocalNode:
-    """A node, and the indices of the real GPUs of this machine that belong to it."""
+    """A node with the indices of the real GPUs of this machine that belong to it."""
 
     node: Node
     gpu_indices: tuple[int, ...] = ()
 
 
 def divide(layout: Layout, gpus: int) -> tuple[LocalNode, ...]:
-    """Equal nodes node1 … noden. Real GPUs are assigned in order; without any, the declared GPUs are simulated."""
+    """Return equal nodes with the names node1, node2 and so on. `gpus` is the number of real GPUs of this machine.
+
+    Real GPUs are assigned in order. If there are none, the declared GPUs are simulated.
+    """
     groups = [g for g, n in (layout.groups or {"default": layout.nodes}).items() for _ in range(n)]
     count = max(len(groups), 1)
     gpus_each = gpus // count if gpus >= count else int(gpus > 0)
@@ -63,11 +66,11 @@ def _node(
 
 
 def count_gpus() -> int:
-    """NVIDIA GPUs of this machine; 0 when it has none or no driver."""
+    """Return the number of NVIDIA GPUs of this machine; 0 if it has none or no driver."""
     try:
         ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:
-        return 0  # spares the import below
+        return 0  # this avoids the import below
     import pynvml
 
     try:

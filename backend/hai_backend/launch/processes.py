@@ -1,7 +1,9 @@
 """Finds the processes of a rank on this machine, and kills them reliably.
 
-A process is identified by its pid and its start time, so a reused pid is never mistaken for it. The processes of a rank
-have the variable HAI_CONTROL_FILE, a path in the rank's directory, which keeps two clusters on one machine apart.
+
+A process is identified by its pid and its start time, so a reused pid is not mistaken for it. The processes of a rank
+are marked by the variable HAI_CONTROL_FILE, which is a path in the rank's directory. The path distinguishes two
+clusters on one machine.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ _MARK = b"\0" + env.CONTROL_FILE.encode() + b"="
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A line of /proc/PID/stat. `started` (clock ticks since boot) and `pid` together are an identity."""
+    """The data of /proc/PID/stat. `started` (clock ticks since boot) and `pid` together identify the process."""
 
     pid: int
     parent: int
@@ -36,7 +38,7 @@ class Process:
 
 
 def read_process(pid: int) -> Process | None:
-    """The process; None if it does not exist or is a zombie. Raises OSError if /proc cannot be read."""
+    """Return the process; None if it does not exist or is a zombie. Raises OSError if /proc cannot be read."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             text = file.read()
@@ -71,7 +73,10 @@ def descendants(pid: int) -> list[Process]:
 
 
 def marked_processes(below: Path) -> Iterator[tuple[Process, Path]]:
-    """Processes whose control file is below a directory, each with the directory of its rank; never this process."""
+    """Yield the processes whose control file is below a directory, each with the directory of its rank.
+
+    This process is never included.
+    """
     needle = _MARK + os.fsencode(below) + b"/"
     for process in all_processes():
         variables = b"\0" + _environ(process)
@@ -82,13 +87,16 @@ def marked_processes(below: Path) -> Iterator[tuple[Process, Path]]:
 
 
 def kill_all(find: Callable[[], Iterable[Process]], within: float = 10.0) -> list[Process]:
-    """SIGKILL what `find` returns until it returns nothing. Returns what is alive after `within` seconds."""
+    """Send SIGKILL to the processes that `find` returns, until it returns none.
+
+    Return the processes that are still alive after `within` seconds, or earlier if no file descriptor is available.
+    """
     deadline = time.monotonic() + within
     while found := list(find()):
         if time.monotonic() >= deadline:
             return found
         if not _kill(found, deadline) and (remaining := [p for p in found if _exists(p)]):
-            return remaining  # no file descriptor is available to watch them die
+            return remaining  # no file descriptor is available to watch them end
     return []
 
 
@@ -98,20 +106,23 @@ def _exists(process: Process) -> bool:
 
 
 def write_pid_file(path: Path, pid: int) -> None:
-    """Write pid and start time of a process to a file."""
+    """Write the pid and the start time of a process to a file."""
     process = read_process(pid)
     path.write_text(f"{pid} {process.started if process else 0}\n")
 
 
 def read_pid_file(path: Path) -> Process | None:
-    """The process whose pid file this is; None if it has ended."""
+    """Return the process to which a pid file belongs; None if it has ended."""
     pid, started = _read_pid_file(path)
     process = read_process(pid) if pid else None
     return process if process is not None and process.started == started else None
 
 
 def session_members(path: Path) -> list[Process]:
-    """Members of the session that the process of a pid file leads or led; its pid is not reused while they live."""
+    """Return the members of the session whose leader is or was the process of a pid file.
+
+    The kernel does not reuse the leader's pid while there are members.
+    """
     pid, started = _read_pid_file(path)
     leader = read_process(pid) if pid else None
     if not pid or (leader is not None and leader.started != started):
@@ -128,14 +139,17 @@ def _read_pid_file(path: Path) -> tuple[int, int]:
 
 
 def _environ(process: Process) -> bytes:
-    """Its variables. A process in the middle of exec shows none for a moment, so a young one is read again."""
+    """Return the environment variables of a process; empty if they cannot be read.
+
+    During exec they are empty for a moment, so the variables of a new process are read again.
+    """
     for _ in range(_READ_TRIES if _age_seconds(process) < _EXEC_SECONDS else 1):
         try:
             with open(f"/proc/{process.pid}/environ", "rb") as file:
                 variables = file.read()
         except (FileNotFoundError, ProcessLookupError, PermissionError):
-            return b""  # it has ended, or belongs to another user
-        if variables or process.parent == _KTHREADD:  # the kernel's threads have none
+            return b""  # the process has ended, or belongs to another user
+        if variables or process.parent == _KTHREADD:  # kernel threads have no variables
             return variables + b"\0"
         time.sleep(_RETRY_SECONDS)
     return b""
@@ -161,7 +175,10 @@ def _kill(found: list[Process], deadline: float) -> bool:
 
 
 def _kill_one(process: Process) -> int | None:
-    """SIGKILL exactly this process. Returns a descriptor that becomes readable when it has died."""
+    """Send SIGKILL to exactly this process.
+
+    Return a descriptor that becomes readable when it has ended; None if it does not exist or cannot be signalled.
+    """
     try:
         fd = os.pidfd_open(process.pid)
     except OSError:

@@ -1,8 +1,9 @@
-"""The directory of each rank below HOME/run: created before its agent starts, removed when no process of it is left.
+"""The directory of each rank below HOME/run. It is created before the agent starts, and removed after all processes
+of the rank have ended.
 
-Agents inherit only the variables of the server that INHERITED lists (docs/operate.md has the same table). An allow list
-is needed because nobody knows what the shell exports from which somebody started the server: its prompt, its virtual
-environment and its secrets must not reach tasks.
+Agents inherit only the variables of the server that INHERITED lists; docs/operate.md has the same table. It is a list
+of allowed names, because the shell that started the server may export anything. For example, its virtual environment
+and its secrets must not reach tasks.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from hai_backend.launch.processes import Process
 
 AGENT_PID = "agent.pid"
 PROGRAM_PID = "program.pid"
-FAILURE = "failure.txt"  # why the rank ended, if its agent could not report it to a server
+# the reason for the end of the rank, if its agent could not report it to a server
+FAILURE = "failure.txt"
 SOCKET = "agent.sock"
 LAB_SOCKET = "jupyter.sock"
 CONTROL = "control"
-KERNELS = (
-    "kernel-"  # directories of notebooks' kernels begin so: see hai_jupyter.kernels.kernel_dir
-)
+# prefix of the directories of notebook kernels: see hai_jupyter.kernels.kernel_dir
+KERNELS = "kernel-"
 
 INHERITED: Mapping[str, tuple[str, ...]] = {
     "the account": ("HOME", "USER", "LOGNAME", "SHELL"),
@@ -49,12 +50,12 @@ _PATTERNS = tuple(pattern for patterns in INHERITED.values() for pattern in patt
 
 
 def path_of(home: Path, key: RankKey) -> Path:
-    """The directory of a rank."""
+    """Return the directory of a rank."""
     return home / "run" / str(key)
 
 
 def key_of(directory: Path) -> RankKey | None:
-    """The rank that a directory belongs to; None if its name is not that of a rank."""
+    """Return the rank that a directory belongs to; None if its name is not that of a rank."""
     parts = directory.name.split("-")
     if len(parts) != 3 or not all(part.isdecimal() for part in parts):
         return None
@@ -62,7 +63,7 @@ def key_of(directory: Path) -> RankKey | None:
 
 
 def existing(home: Path) -> dict[RankKey, Path]:
-    """Every rank that has a directory."""
+    """Return the directories of all ranks that have one."""
     try:
         found = {key_of(path): path for path in (home / "run").iterdir()}
     except FileNotFoundError:
@@ -71,9 +72,9 @@ def existing(home: Path) -> dict[RankKey, Path]:
 
 
 def make(directory: Path, rank: RankLaunch, gpu_indices: tuple[int, ...] | None) -> None:
-    """Create the directory, readable only by its owner because it holds the run token.
+    """Create the directory of a rank. Only its owner may read it, because it contains the run token.
 
-    `gpu_indices` None: the machine has no GPUs.
+    `gpu_indices` are the GPUs of the rank; None if the machine has no GPUs.
     """
     directory.mkdir(mode=0o700, parents=True)
     facts = {
@@ -90,7 +91,7 @@ def make(directory: Path, rank: RankLaunch, gpu_indices: tuple[int, ...] | None)
 
 
 def failure_of(directory: Path) -> str:
-    """Why the rank ended, if its agent could not report it to a server; else empty."""
+    """Return why the rank ended if its agent could not report it to a server, else an empty string."""
     try:
         return (directory / FAILURE).read_text(errors="replace")
     except OSError:
@@ -100,7 +101,10 @@ def failure_of(directory: Path) -> str:
 def agent_variables(
     directory: Path, key: RankKey, server_variables: Mapping[str, str], bin_dir: Path
 ) -> dict[str, str]:
-    """Variables of an agent: the inherited ones, and those that mark the processes of the rank."""
+    """Return the variables of an agent: the inherited ones, and those that mark the processes of the rank.
+
+    `bin_dir` becomes the first directory of PATH.
+    """
     passed_on = inherited(server_variables)
     marked_processes = {env.RANK_KEY: str(key), env.CONTROL_FILE: str(directory / CONTROL)}
     return {
@@ -111,7 +115,7 @@ def agent_variables(
 
 
 def inherited(variables: Mapping[str, str]) -> dict[str, str]:
-    """The server's variables that tasks inherit."""
+    """Return those of the server's variables that agents inherit."""
     return {
         name: value
         for name, value in variables.items()
@@ -120,9 +124,9 @@ def inherited(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def clear(home: Path, directories: Collection[Path]) -> list[Process]:
-    """Kill every process of these ranks and remove their directories. Returns the processes that still run.
+    """Kill all processes of these ranks and remove their directories. Return the processes that still run.
 
-    If some still run, the directories stay, so that a later call finds the processes again.
+    If there are such processes, the directories are kept, so that a later call finds the processes again.
     """
     if not directories:
         return []
@@ -135,14 +139,20 @@ def clear(home: Path, directories: Collection[Path]) -> list[Process]:
 
 
 def _agent_descendants(directories: Collection[Path]) -> Iterator[Process]:
-    """While agents live they are subreapers, so this also finds processes that dropped the mark and the session."""
+    """Yield the descendants of the agents.
+
+    An agent is a subreaper, so this also finds processes that have left the session and removed the mark.
+    """
     for directory in directories:
         if (agent := processes.read_pid_file(directory / AGENT_PID)) is not None:
             yield from processes.descendants(agent.pid)
 
 
 def _rank_processes(home: Path, directories: Collection[Path]) -> Iterator[Process]:
-    """Agents, marked processes, and members of a program's session (a process title may overwrite the mark)."""
+    """Yield agents, marked processes, and members of a program's session.
+
+    The session is needed because a process that sets its title may overwrite the mark.
+    """
     agents = (processes.read_pid_file(directory / AGENT_PID) for directory in directories)
     found = {agent.pid: agent for agent in agents if agent is not None}
     found |= {
@@ -155,7 +165,8 @@ def _rank_processes(home: Path, directories: Collection[Path]) -> Iterator[Proce
 
 
 def _remove(directory: Path) -> None:
-    import shutil  # agents import this module too, and start faster without
+    # not at the top, because agents import this module, too, and start faster without it
+    import shutil
 
     for socket in (SOCKET, LAB_SOCKET):
         socket_paths.remove_link(directory / socket)

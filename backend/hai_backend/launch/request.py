@@ -1,7 +1,8 @@
-"""What a launcher must know about a run, except on which nodes: built from a task, its owner and the operators' tables.
+"""Requests to launch a run, which are built from a task, its owner and the operators' tables.
 
-The image is the only text here that a user writes freely, and it must be a valid reference. The program, its parameters
-and variables are not part of it: agents get them from the server.
+A request does not contain the nodes of the ranks. The image is the only text in it that a user writes freely, and it
+must be a valid reference. The program, its parameters and its variables are not part of the request, because agents
+get them from the server.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _GROUP = "gid:"
 
 
 class HostRight(StrEnum):
-    """What a pod may share with its node, if its user has the right of that name."""
+    """A privilege that a pod has on its node if its user has the right of the same name."""
 
     PRIVILEGED = "privileged"
     HOST_IPC = "host_ipc"
@@ -34,10 +35,10 @@ class HostRight(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RankResources:
-    """Resources of one rank; 0: neither requested nor limited.
+    """Resources of one rank. A resource with the value 0 is neither requested nor limited.
 
-    `mig` is the profile of a GPU slice (1g.10gb); `gpus` then counts such slices. With `whole_node`, no other task uses
-    the node, and `cpus` and `memory_bytes` are all that the node offers to pods.
+    `mig` is the profile of a GPU slice (1g.10gb). If it is set, `gpus` is the number of such slices. If `whole_node` is
+    set, no other task uses the node, and `cpus` and `memory_bytes` are all that the node can allocate to pods.
     """
 
     gpus: int = 0
@@ -50,7 +51,7 @@ class RankResources:
 
 @dataclass(frozen=True, slots=True)
 class ServiceRequest:
-    """A port of rank 0 that is reachable from outside; `node_port` 0: the cluster chooses."""
+    """A port of rank 0 that is reachable from outside. If `node_port` is 0, the cluster chooses one."""
 
     name: str
     type: ServiceType
@@ -61,9 +62,10 @@ class ServiceRequest:
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """The same for all ranks of a run, except `resources`, which has one entry per rank (empty: no requests).
+    """A request to launch a run. It is the same for all ranks.
 
-    uid 0: the cluster's default; gid 0: the same as the uid.
+    `resources` has one entry per rank, or none if no resources are requested. A `uid` of 0 means the cluster's default,
+    and a `gid` of 0 means the same number as the uid.
     """
 
     task_id: int = 0
@@ -71,11 +73,11 @@ class RunRequest:
     user: str = ""
     uid: int = 0
     gid: int = 0
-    groups: tuple[int, ...] = ()  # supplementary
+    groups: tuple[int, ...] = ()  # supplementary groups
     image: str = "default"
     pull_secret: str = ""
     resources: tuple[RankResources, ...] = ()
-    shm_bytes: int = 0  # 0: half of the rank's memory
+    shm_bytes: int = 0  # size of /dev/shm; if 0, half of the rank's memory
     mounts: tuple[Mount, ...] = ()
     shared: tuple[SharedDirectory, ...] = ()
     capabilities: tuple[str, ...] = ()
@@ -83,24 +85,25 @@ class RunRequest:
     services: tuple[ServiceRequest, ...] = ()
     priority: Priority = Priority.AUTO
     spot: bool = False
-    grace_seconds: float = 10.0  # to acknowledge a suspend and to save
+    grace_seconds: float = 10.0  # time to acknowledge a suspend request and to save
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What the operators' tables (mounts, ports, images, groups) say about one task."""
+    """The data in the operators' tables (mounts, ports, images, groups) for one task."""
 
     mounts: tuple[Mount, ...] = ()
-    node_ports: Mapping[str, int] = field(default_factory=dict)  # by name of a tcp service
-    image: str = ""  # what a built-in image's name stands for; empty: as the task says
+    node_ports: Mapping[str, int] = field(default_factory=dict)  # by the name of a tcp service
+    image: str = ""  # the reference of a built-in image; if empty, that of the task
     pull_secret: str = ""
-    packed: bool = False  # nodes of the task's group are shared
-    shared: tuple[SharedDirectory, ...] = ()  # the platform's own
+    packed: bool = False  # tasks share the nodes of the task's group
+    shared: tuple[SharedDirectory, ...] = ()  # directories that the platform itself mounts
 
 
 def run_request(task: Task, user: User, terms: Terms, nodes: Mapping[str, Node]) -> RunRequest:
-    """The request for the current run of a task. `user` has all rights that are valid now, including those of
-    groups.
+    """Return the request for the current run of a task.
+
+    `user` must have all rights that are valid now, including those of its user groups.
     """
     assert task.run is not None
     options, resource = task.spec.options, task.spec.resource
@@ -126,7 +129,7 @@ def run_request(task: Task, user: User, terms: Terms, nodes: Mapping[str, Node])
 
 
 def _right_arguments(rights: Iterable[str], prefix: str) -> tuple[str, ...]:
-    """The arguments of the rights that begin with `prefix`."""
+    """Return the arguments of the rights that begin with `prefix`."""
     return tuple(sorted({r.removeprefix(prefix) for r in rights if r.startswith(prefix)}))
 
 
@@ -146,7 +149,10 @@ def _resources(task: Task, rank: Rank, node: Node | None, terms: Terms) -> RankR
 
 
 def _services(task: Task, node_ports: Mapping[str, int]) -> tuple[ServiceRequest, ...]:
-    """Without JupyterLab: it has no password, so only the server's proxy may lead to it."""
+    """Return the services of a task, except JupyterLab.
+
+    JupyterLab has no password, so it must be reachable only through the server's proxy.
+    """
     return tuple(
         ServiceRequest(s.name, s.type, s.port, node_ports.get(s.name, 0), s.rewrite_uri)
         for s in task.spec.services

@@ -1,4 +1,7 @@
-"""Creates the platform's directories for tasks, and says where ranks see them (list: domain/shared_dirs.py)."""
+"""Creates the platform's directories for tasks, and determines their paths in ranks.
+
+domain/shared_dirs.py lists the directories.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,14 @@ from typing import Any
 from hai_backend.domain.environment import NAME
 from hai_backend.domain.shared_dirs import SharedDirectory
 
-_PASSABLE = 0o711  # whoever mounts a directory may not be root on the file server
+_PASSABLE = 0o711  # the user that mounts a subdirectory need not be root on the file server
 
 
 class SharedDirectories:
-    """`pods`: the table [kubernetes] of the settings; empty: ranks are processes of this machine."""
+    """The directories below `root`, which is the path of `shared` on the server.
+
+    `pods` is the table [kubernetes] of the settings. It is empty if ranks are processes of this machine.
+    """
 
     def __init__(self, root: Path, pods: Mapping[str, Any]) -> None:
         self._root = root.resolve()
@@ -24,17 +30,23 @@ class SharedDirectories:
         self._default_uid = int(pods.get("default_uid", 0))
 
     def path_in_rank(self, directory: SharedDirectory) -> str:
-        """The path at which a rank sees it; empty: not visible, because the settings name no volume."""
+        """Return the path of a directory in ranks; empty if they cannot see it, because the settings name no volume."""
         if self._in_pods and not self._mounted:
             return ""
         return str(self._root / directory.below)
 
     def is_visible(self, root: Path) -> bool:
-        """Whether ranks see a directory of the server. Directories outside `shared` are mounted by the operators."""
+        """Return whether ranks see a directory of the server.
+
+        For a directory outside `shared`, this assumes that the operators mount it.
+        """
         return not self._in_pods or self._mounted or not root.is_relative_to(self._root)
 
     def environments(self, root: Path, user: str) -> tuple[SharedDirectory, ...]:
-        """The environments of all users, read only, and those of `user`. Empty where ranks see them without a mount."""
+        """Return the directories with the environments of all users, which is read only, and with those of `user`.
+
+        `root` is the directory of all environments. The result is empty if ranks need no mount to see it.
+        """
         if not self._mounted or not root.is_relative_to(self._root) or not NAME.fullmatch(user):
             return ()
         below = str(root.relative_to(self._root))
@@ -42,7 +54,10 @@ class SharedDirectories:
         return SharedDirectory(below, read_only=True), user_directory
 
     def make(self, directory: SharedDirectory, uid: int, gid: int) -> None:
-        """Create it before ranks start; may be repeated. It belongs to the uid that the programs of pods run as."""
+        """Create a directory before ranks start. May be called again.
+
+        If programs of pods write to the directory, it belongs to the uid that they run as.
+        """
         path = self._root / directory.below
         _make(path.parent, _PASSABLE)
         _make(path, directory.mode)
@@ -51,21 +66,28 @@ class SharedDirectories:
             _change_owner(path, owner, gid or owner)
 
     def remove(self, directory: SharedDirectory) -> None:
-        """Delete it with its contents; links are removed, not followed."""
+        """Delete a directory with its contents. Links are removed, not followed."""
         import shutil  # rarely needed
 
         shutil.rmtree(self._root / directory.below, ignore_errors=True)
 
 
 def _make(path: Path, mode: int) -> None:
-    """Safe while another run creates the same directory. An existing directory keeps its mode."""
+    """Create a directory unless it exists. An existing directory keeps its mode.
+
+    Another run may create the same directory at the same time.
+    """
     with suppress(FileExistsError):
         path.mkdir(mode, parents=True)
-        path.chmod(mode)  # which the umask has narrowed
+        path.chmod(mode)  # because the umask has removed bits
 
 
 def _change_owner(path: Path, uid: int, gid: int) -> None:
-    """A server that is not root cannot change the owner; then only the mounts restrict who reaches the directory."""
+    """Change the owner of a directory.
+
+    A server that does not run as root cannot do this. Then everyone may write to the directory, and only the mounts
+    restrict access.
+    """
     if path.stat(follow_symlinks=False).st_uid == uid:
         return
     try:

@@ -1,4 +1,4 @@
-"""Short paths for unix sockets whose path is too long for the kernel: the path becomes a link to one in /tmp."""
+"""Short paths for unix sockets. A path that is too long for the kernel becomes a link to a path in /tmp."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def shorten(path: Path) -> Path:
 
 
 def remove_link(path: Path) -> None:
-    """Remove a link that `shorten` has created, with its target. A socket at `path` itself stays."""
+    """Remove a link that `shorten` has created, with its target. A socket at `path` itself is kept."""
     if path.is_symlink():
         address = path.readlink()
         with suppress(OSError):
@@ -34,7 +34,8 @@ def remove_link(path: Path) -> None:
 def remove_linked_directory(link: Path) -> None:
     """Remove the directory in /tmp that hai_jupyter.kernels.kernel_dir has created for sockets.
 
-    Only sockets and connection files are deleted; other files stay with the directory.
+
+    Only sockets and connection files are deleted. If other files remain, the directory is kept.
     """
     if not link.is_symlink():
         return

@@ -1,1 +1,1 @@
-"""The output of a program on its way to the server: read, split into lines, and spooled on disk."""
+"""The path of a program's output to the server: it is read, split into lines, and spooled on disk."""

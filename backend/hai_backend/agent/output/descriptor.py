@@ -1,4 +1,5 @@
-"""Descriptors of pipes and terminals, read and written without blocking and without reading ahead.
+"""Descriptors of pipes and terminals that are read and written without blocking, and without reading ahead.
+
 
 The pipe transports of asyncio read ahead, and lose what they have read when a terminal hangs up (EIO).
 """
@@ -14,7 +15,7 @@ PIECE_BYTES = 64 * 1024
 
 
 class Descriptor:
-    """A non-blocking descriptor, which this object owns."""
+    """A non-blocking descriptor, which this object owns and closes."""
 
     def __init__(self, number: int) -> None:
         os.set_blocking(number, False)
@@ -27,12 +28,12 @@ class Descriptor:
         return self._number
 
     def read(self) -> bytes | None:
-        """Return what can be read now: None if that is nothing yet, empty if no process has the other end open."""
+        """Return the bytes that can be read now; None if there are none yet; empty if the other end is closed."""
         try:
             return os.read(self._number, PIECE_BYTES)
         except BlockingIOError:
             return None
-        except OSError:  # EIO: the last process on a terminal has ended
+        except OSError:  # EIO means that the last process on a terminal has ended
             return b""
 
     async def write(self, data: bytes) -> None:
@@ -48,7 +49,7 @@ class Descriptor:
                 await self._wait_until_writable()
 
     def watch(self, callback: Callable[[], None]) -> None:
-        """Call `callback` again and again while there is something to read, until `stop_watching`."""
+        """Call `callback` repeatedly while there are bytes to read, until `stop_watching` is called."""
         self._loop.add_reader(self._number, callback)
 
     def stop_watching(self) -> None:
@@ -56,7 +57,7 @@ class Descriptor:
         self._loop.remove_reader(self._number)
 
     def close(self) -> None:
-        """Close the descriptor. It may be closed already."""
+        """Close the descriptor. May be called again."""
         if self.open:
             self.open = False
             self._loop.remove_reader(self._number)

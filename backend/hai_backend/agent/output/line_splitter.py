@@ -1,7 +1,7 @@
-"""Splits the output of a program into time-stamped lines. The module is pure, and buffers only a few lines.
+"""Splits the output of a program into lines with time stamps. Pure. It buffers only a few lines.
 
-Normal lines pass unchanged. When a program begins to draw a progress bar (it returns within a line, or moves the cursor
-up), a Screen emulates the terminal until all bars are finished. Each bar becomes one line.
+Ordinary lines are not changed. A program begins to draw a progress bar when it prints a carriage return within a line
+or moves the cursor up. Then a Screen emulates the terminal until all bars are finished. Each bar becomes one line.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import re
 from hai_backend.agent.output.screen import Screen
 from hai_backend.logs.lines import MAX_TEXT_BYTES, STAMP_BYTES, stamp
 
-# A return before a newline means nothing; a return at the very end waits for the next byte. The lookbehind matches only
-# the first of several returns, because matching at each of a long row would take quadratic time.
+# A carriage return before a newline has no effect. One at the end of the data is kept until the next byte is read. The
+# lookbehind lets only the first of several returns match, because matches at all of them would take quadratic time.
 _DRAWING = re.compile(rb"(?<!\r)\r+(?=[^\r\n])|\x1b\[(?:[0-9;]*[AF]|\?25l)")
 _RETURNS = re.compile(rb"(?<!\r)\r+\n")
 _TAIL_BYTES = 16 * 1024
 _BAR_CHARS = 1000
-_BAR_SECONDS = 1.0  # between two shown states of a bar
+_BAR_SECONDS = 1.0  # least time between two shown states of a bar
 
 
 class LineSplitter:
-    """Splits the pieces of one output: `feed` returns complete lines in the format of the log."""
+    """Splits one output, which it gets in pieces, into lines in the format of the log."""
 
     def __init__(self, prefix: str = "") -> None:
         self._prefix = prefix.encode()  # begins the text of every line
@@ -47,12 +47,12 @@ class LineSplitter:
         return self._stamp(lines)
 
     def take_finished_bars(self, now: float) -> bytes:
-        """Return lines for the bars that count as finished because the program has not changed them for some time."""
+        """Return lines for bars that count as finished, because the program has not changed them for some time."""
         self._advance(now)
         return self._stamp(self._take_finished(self._screen)) if self._screen else b""
 
     def flush(self, now: float) -> bytes:
-        """Return what remains as last lines: the output has ended."""
+        """Return the remaining text as lines, because the output has ended."""
         self._advance(now)
         last, self._incomplete = self._incomplete, b""
         last = last.rstrip(b"\r")
@@ -64,7 +64,10 @@ class LineSplitter:
         return self._stamp(lines)
 
     def new_bar_text(self, now: float) -> str | None:
-        """Return the bar to show now; None if there is no bar, its text is not new, or one was shown a moment ago."""
+        """Return the text of the bar to show now.
+
+        None if there is no bar, its text has not changed, or a bar was shown less than `_BAR_SECONDS` ago.
+        """
         self._advance(now)
         if self._screen is None or self._elapsed < self._bar_shown_at + _BAR_SECONDS:
             return None
@@ -75,7 +78,7 @@ class LineSplitter:
         return self._prefix.decode() + _encode(text).decode("utf-8", "replace")
 
     def wait_seconds(self) -> float | None:
-        """Return how long to wait before the next `take_finished_bars` and `new_bar_text`; None to wait for output."""
+        """Return the seconds until `take_finished_bars` and `new_bar_text` must be called; None to wait for output."""
         if self._screen is None:
             return None
         has_new_bar = self._screen.bar[:_BAR_CHARS] not in ("", self._shown_bar)
@@ -84,7 +87,7 @@ class LineSplitter:
         return max(0.0, min(times) - self._elapsed) if times else None
 
     def last_lines(self, count: int) -> str:
-        """Return the newest lines without their stamps: they may tell why the program failed."""
+        """Return the last `count` lines without their stamps. They may explain why the program failed."""
         lines = self._tail.split(b"\n")[:-1]
         texts = (line[STAMP_BYTES:].rstrip(b"\r") for line in lines[-count:])
         return b"\n".join(texts).decode("utf-8", "replace")
@@ -128,7 +131,7 @@ class LineSplitter:
 
 
 def _split_at_drawing(data: bytes) -> tuple[bytes, bytes]:
-    """Return the ordinary lines, each ended by a newline alone, and the rest from the line in which drawing begins."""
+    """Split `data` before the line in which drawing begins. In the first part, remove returns before newlines."""
     drawing = _DRAWING.search(data)
     begin = len(data) if drawing is None else data.rfind(b"\n", 0, drawing.start()) + 1
     return _RETURNS.sub(b"\n", data[:begin]), data[begin:]
@@ -153,7 +156,7 @@ def _split_long_line(line: bytes) -> list[bytes]:
 
 
 def _find_cut(line: bytes) -> int:
-    """Return where to cut a line that is too long: between characters, if the line is UTF-8."""
+    """Return the position at which to cut a line that is too long. If the line is UTF-8, it is between characters."""
     for cut in range(MAX_TEXT_BYTES, MAX_TEXT_BYTES - 4, -1):
         if line[cut] & 0xC0 != 0x80:
             return cut

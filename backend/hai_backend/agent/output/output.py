@@ -1,4 +1,4 @@
-"""Reads standard output and error of the program from one pipe, splits them into lines, and spools them."""
+"""Reads the standard output and error of the program from one pipe, splits them into lines, and spools the lines."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from hai_backend.agent.output.line_splitter import LineSplitter
 from hai_backend.agent.output.spool import Spool
 
 _READ_BYTES = 64 * 1024
-_PIPE_BYTES = 1024 * 1024  # large, so that the program does not wait for a busy agent
+_PIPE_BYTES = 1024 * 1024  # so large that the program does not wait for a busy agent
 
 
 class Output:
-    """The output of one program, which writes to `write_end`. `prefix` begins every line.
+    """The output of one program, which writes to `write_end`. Every line begins with `prefix`.
 
-    `ended` is set when no process has `write_end` open. `on_lines` is called when lines were spooled. `show_bar` is
+    `ended` is set when no process has `write_end` open. `on_lines` is called after lines were spooled. `show_bar` is
     called with the text of a progress bar, and with "" when the bar has become a line.
     """
 
@@ -41,17 +41,17 @@ class Output:
         self.ended = asyncio.Event()
         self._read_end, self.write_end = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self._read_end, False)
-        with suppress(OSError):  # the user's limit of pipe memory is reached: 64 KiB suffice
+        with suppress(OSError):  # at the user's limit of pipe memory; 64 KiB suffice
             fcntl.fcntl(self._read_end, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self._loop.add_reader(self._read_end, self._read)
 
     def close_write_end(self) -> None:
-        """Close the agent's copy of `write_end`: the program was started, or never will be."""
+        """Close the agent's copy of `write_end`. Call it when the program was started, or will not be started."""
         os.close(self.write_end)
         self.last_output_at = time.monotonic()
 
     def write_notice(self, message: str) -> None:
-        """Write a line of the platform, without credentials. It ends a line that the program has not completed."""
+        """Write a message of the platform, without credentials. It ends a line that the program has not completed."""
         line, now = f"[hai] {redact(message)}\n".encode(), time.time()
         self._spool_lines(self._splitter.flush(now) + self._splitter.feed(line, now))
 
@@ -59,7 +59,7 @@ class Output:
         return self._splitter.last_lines(count)
 
     def close(self) -> None:
-        """Read what the pipe still contains, and ignore what processes write to it later."""
+        """Read the bytes that the pipe still contains. Bytes that processes write to it later are lost."""
         while not self.ended.is_set() and self._read():
             pass
         self._end()
@@ -92,7 +92,7 @@ class Output:
         self._schedule_bars()
 
     def _schedule_bars(self) -> None:
-        """Call `_update_bars` in time, because bars change their state even if the program prints nothing more."""
+        """Set a timer for `_update_bars`, because bars may finish even if the program prints nothing more."""
         if self._bar_timer is not None:
             self._bar_timer.cancel()
         seconds = self._splitter.wait_seconds()

@@ -1,9 +1,10 @@
-"""Emulates the last rows of a terminal, which a program that draws progress bars may still overwrite.
+"""Emulates the last rows of a terminal. A program that draws progress bars may still overwrite these rows.
 
-To redraw a bar, a program returns to the beginning of the row, or moves the cursor up to earlier rows (tqdm, rich,
-pip). Overwritten text is lost, as on a terminal; a finished row becomes a line of the log. A heuristic decides
-which rows are finished: rows further up than the cursor has ever moved, and, after some seconds, rows that the
-cursor has not visited again. A wrong guess adds a line with an earlier state of the bar; no line is lost.
+To redraw a bar, a program (tqdm, rich, pip) returns to the beginning of the row, or moves the cursor up to earlier
+rows. Overwritten text is lost, as on a terminal. A finished row becomes a line of the log. Two heuristic rules decide
+which rows are finished: rows further up than the cursor has ever moved, and rows that the cursor has not visited for
+some seconds. If the heuristic is wrong, the log has an additional line with an earlier state of the bar. No line is
+lost.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ _HIDE, _SHOW = "\x1b[?25l", "\x1b[?25h"
 _COMBINING = ("Mn", "Me", "Cf")  # Unicode categories of characters without a cell of their own
 _MAX_ROWS = 100
 _MAX_CELLS = 64 * 1024
-_MAX_ESCAPES = 4096  # between two characters
-_EXTRA_ROWS = 2  # a display may grow by so many
-# Seconds after the last visit of the cursor, after which a row counts as finished
+_MAX_ESCAPES = 4096  # limit of the escapes between two characters
+_EXTRA_ROWS = 2  # a display may grow by so many rows
+# Seconds after the last visit of the cursor after which a row counts as finished: if the program seems unable to return
+# to the row, and if it may return.
 _FINISHED_SECONDS, _IN_REACH_SECONDS = 1.0, 10.0
 _PLAIN_LINES = 200  # after so many successive lines without drawing, no bar is left
 
@@ -54,7 +56,7 @@ class _Row:
         return not self.drawn or (self.redrawn and not any(cell != " " for cell in self.cells))
 
     def write(self, column: int, cells: list[str]) -> None:
-        """Overwrite cells from `column` on. Half of a wide character that remains becomes a blank."""
+        """Overwrite cells from `column` on. If half of a wide character remains, it becomes a blank."""
         self.cells += [" "] * (column - len(self.cells))
         end = column + len(cells)
         _split_wide_character(self.cells, column)
@@ -64,7 +66,7 @@ class _Row:
         self.tail, self.drawn = "", True
 
     def erase(self, begin: int, end: int) -> None:
-        """Replace cells by blanks, or remove them if they end the row."""
+        """Replace cells by blanks, or remove them if they are at the end of the row."""
         if begin >= len(self.cells):
             return
         _split_wide_character(self.cells, begin)
@@ -75,18 +77,18 @@ class _Row:
 
 
 class Screen:
-    """The rows that may still change. `feed` draws output; `take_finished` returns the rows that became lines."""
+    """The rows that may still change. `feed` draws output, and `take_finished` returns the finished rows."""
 
     def __init__(self, now: float) -> None:
         self._rows = [_Row(now)]
         self._row = self._column = 0
-        self._escapes: list[str] = []  # before the next character
+        self._escapes: list[str] = []  # the escapes before the next character
         self._reach = 0  # the largest distance of the cursor above the last row so far
         self._cursor_hidden = False  # rich hides the cursor while it draws
         self._first_picture = False  # the cursor is hidden, and has not moved up since
         self._cursor_shown = False  # the cursor was hidden and is visible again: drawing has ended
         self._plain_lines = 0  # successive lines without drawing
-        self._incomplete = ""  # the begin of an escape, or a return that may end a line
+        self._incomplete = ""  # the beginning of an escape, or a return that may end a line
         self._lines: list[str] = []  # finished rows
         self._bar: _Row | None = None  # the bar that changed last
 
@@ -100,7 +102,7 @@ class Screen:
             self._draw(token, now)
 
     def take_finished(self, now: float) -> list[str]:
-        """Return the rows that the program will not change any more, and forget them."""
+        """Remove and return the rows that the program will not change any more."""
         while self._row and self._is_finished(self._rows[0], now):
             self._emit_first_row()
         lines, self._lines = self._lines, []
@@ -135,7 +137,7 @@ class Screen:
         return self._finished_at(self._rows[0]) if self._row else None
 
     def end(self) -> list[str]:
-        """Return all rows: the output has ended."""
+        """Return all rows, because the output has ended."""
         row = self._rows[self._row]
         last_escapes = "".join(self._escapes) + self._incomplete.rstrip("\r")
         row.drawn = row.drawn or (self._ordinary and last_escapes != "")
@@ -169,7 +171,7 @@ class Screen:
     def _write(self, row: _Row, text: str) -> None:
         if self._cursor_shown and not self._column and self._row == len(self._rows) - 1:
             self._emit_all_rows()
-        while text and category(text[0]) in _COMBINING:  # part of the character before
+        while text and category(text[0]) in _COMBINING:  # it belongs to the character before
             self._add_escape(text[0])
             text = text[1:]
         if not (cells := _cells(text, self._column)):
@@ -179,7 +181,7 @@ class Screen:
         row.redrawn = row.redrawn or self._row < len(self._rows) - 1
         row.write(self._column, cells)
         self._column += len(cells)
-        if len(row.cells) > _MAX_CELLS:  # not a bar, but an endless line
+        if len(row.cells) > _MAX_CELLS:  # an endless line is not a bar
             self._next_row(row.visited_at)
 
     def _newline(self, row: _Row, now: float) -> None:
@@ -208,7 +210,7 @@ class Screen:
 
     def _up(self, count: int, now: float) -> None:
         self._row -= min(count, _MAX_ROWS)
-        if self._row < 0:  # the rows above are lines of the log already
+        if self._row < 0:  # the rows above are already lines of the log
             self._rows[:0] = [_Row(now) for _ in range(-self._row)]
             self._row = 0
         self._reach = max(self._reach, len(self._rows) - 1 - self._row)
@@ -220,7 +222,7 @@ class Screen:
         number = int(first[:6] or 0)
         count, end = max(1, number), len(row.cells)
         if token["verb"] == "K" and number == 0 and self._column >= end:
-            self._add_escape(token.group())  # erases nothing: compilers print it after colours
+            self._add_escape(token.group())  # it erases nothing; compilers print it after colours
             return
         self._put_escapes(row)
         match token["verb"]:
@@ -244,7 +246,7 @@ class Screen:
             self._column = 0
 
     def _add_escape(self, escape: str) -> None:
-        """Keep an escape that takes no cell, such as a colour; note whether the cursor is hidden."""
+        """Keep an escape that has no cell, such as a colour. Record whether the cursor is hidden."""
         if escape == _HIDE or (escape == _SHOW and not self._ordinary):
             self._cursor_hidden = escape == _HIDE
             self._cursor_shown, self._first_picture = not self._cursor_hidden, self._cursor_hidden
@@ -252,8 +254,9 @@ class Screen:
             self._escapes.append(escape)
 
     def _put_escapes(self, row: _Row) -> None:
-        """Attach the escapes to the character before the cursor; at the beginning of a row they wait for the next
-        one.
+        """Attach the pending escapes to the character before the cursor.
+
+        At the beginning of a row, they stay pending until the next character is written.
         """
         if 0 < self._column <= len(row.cells):
             last = _character_start(row.cells, self._column)
@@ -283,7 +286,7 @@ class Screen:
             self._lines.append(row.text)
 
     def _emit_all_rows(self) -> None:
-        """Emit all rows above the cursor, which is in the last row: no bar is left."""
+        """Emit all rows above the cursor, which is in the last row, because no bar is left."""
         while self._row:
             self._emit_first_row()
         self._reach = self._plain_lines = 0
@@ -291,7 +294,7 @@ class Screen:
 
 
 def _split_wide_character(cells: list[str], column: int) -> None:
-    """Replace a wide character (or a tab) that `column` cuts in two by blanks."""
+    """Replace a wide character or a tab by blanks if `column` is in the middle of it."""
     if not 0 < column < len(cells) or cells[column]:
         return
     begin, end = _character_start(cells, column), column
@@ -301,7 +304,7 @@ def _split_wide_character(cells: list[str], column: int) -> None:
 
 
 def _character_start(cells: list[str], column: int) -> int:
-    """Return the column where the character before `column` begins."""
+    """Return the first column of the character before `column`."""
     begin = column - 1
     while begin and not cells[begin]:
         begin -= 1

@@ -1,8 +1,11 @@
 """Spools the output of the program on disk until the server has stored it.
 
-Offsets are those of the server's log: the first byte follows the end of the log at the time when the agent attached.
+
+Offsets are those of the server's log. The first byte of the spool follows the end of the log at the time when the
+agent attached.
+
 Acknowledged segments are deleted. If the spool reaches its limit while the server is unavailable, a notice replaces the
-oldest unsent lines. Nothing reads the spool after the agent has ended, because the program ends with the agent.
+oldest unsent lines. The spool is not used after the agent has ended, because the program ends with the agent.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ class _Segment:
     path: Path
     begin: int
     size: int = 0
-    dropped: int = 0  # bytes that this segment, a notice of one line, replaces; 0 for output
+    dropped: int = 0  # if the segment is a notice: how many bytes of output it replaces; else 0
 
     @property
     def end(self) -> int:
@@ -32,7 +35,7 @@ class _Segment:
 
 
 class Spool:
-    """A queue of lines: `append` adds, `piece` and `sent` read, `acknowledge` deletes."""
+    """A queue of lines. `append` adds lines, `piece` and `sent` read them, and `acknowledge` deletes them."""
 
     def __init__(
         self, directory: Path, *, limit: int = LIMIT_BYTES, segment_bytes: int = SEGMENT_BYTES
@@ -60,7 +63,7 @@ class Spool:
         return self._sent >= self.end
 
     def append(self, lines: bytes) -> None:
-        """Append whole lines. On a full disk lines are lost, and a notice tells how many."""
+        """Append complete lines. If the disk is full, lines are lost, and a notice reports how many bytes."""
         notice = _notice(self._lost_bytes, self._loss_reason) if self._lost_bytes else b""
         try:
             self._write(notice + lines)
@@ -70,7 +73,7 @@ class Spool:
         self._shrink()
 
     def resume(self, offset: int) -> None:
-        """Continue on a new stream at `offset`, the end of the server's log."""
+        """Continue on a new stream at `offset`, which is the end of the server's log."""
         first = self._segments[0].begin
         if not first <= offset <= self._ever_sent:
             distance = offset - (first if offset < first else self._ever_sent)
@@ -80,22 +83,25 @@ class Spool:
         self.acknowledged = offset
 
     def piece(self) -> tuple[int, bytes] | None:
-        """Return the offset and bytes to send next; whole lines, wherever the server's offset allows."""
+        """Return the offset and the bytes to send next; None if all were sent.
+
+        The bytes are complete lines, unless the stream was resumed within a line or a line is too long.
+        """
         for segment in self._segments:
             if segment.end > self._sent:
                 return self._sent, _complete_lines(_read(segment, self._sent - segment.begin))
         return None
 
     def sent(self, offset: int) -> None:
-        """Count everything before `offset` as sent. Call it before the write,
+        """Record that everything before `offset` is sent.
 
-        because a write that fails may have been sent all the same.
+        Call it before the bytes are written to the stream, because a write that fails may still have sent them.
         """
         self._sent = offset
         self._ever_sent = max(self._ever_sent, offset)
 
     def acknowledge(self, offset: int) -> None:
-        """Delete what the server has stored: everything before `offset`."""
+        """Delete the segments before `offset`, because the server has stored them."""
         self.acknowledged = max(self.acknowledged, offset)
         while len(self._segments) > 1 and self._segments[0].end <= self.acknowledged:
             self._segments.pop(0).path.unlink(missing_ok=True)
@@ -125,9 +131,9 @@ class Spool:
         return None
 
     def _drop(self, index: int) -> None:
-        """Replace a segment, and a notice before it, by one notice.
+        """Replace a segment, with a notice before it if there is one, by one notice.
 
-        Later offsets were never sent, so they may change.
+        This changes later offsets, which is allowed because those bytes were never sent.
         """
         first = index - 1 if index and self._segments[index - 1].dropped else index
         replaced = self._segments[first : index + 1]
@@ -140,7 +146,7 @@ class Spool:
         try:
             _append(notice, line)
             notice.size = len(line)
-        except OSError as error:  # another process has filled the space that was made free
+        except OSError as error:  # another process has used the space that became free
             self._count_loss(notice.dropped, error)
         self._segments[first : index + 1] = [notice] if notice.size else []
         self._move(first + bool(notice.size), notice.end - end)
@@ -174,7 +180,7 @@ def _append(segment: _Segment, data: bytes) -> None:
     try:
         view, at = memoryview(data), segment.size
         while view:
-            # `at` is where the complete lines end, so this overwrites a half-written line.
+            # `at` is the end of the complete lines, so this overwrites a line that was written only in part.
             written = os.pwrite(handle, view, at)
             view, at = view[written:], at + written
     finally:

@@ -1,7 +1,10 @@
-"""Activates the environment that the server names. A program does not start if its environment is broken.
+"""Activates the environment that the server requests.
 
-Every program can `import hai`, or `import hfai` as in HAI: if its environment lacks such a package, the program
-gets that of the agent, behind the packages of the environment and without the agent's other packages.
+If the environment is broken, the program does not start, unless the task allows a start without it.
+
+Every program can import the packages `hai` and `hfai` (the name in HAI). If its environment lacks one of them, the
+program uses that of the agent. It is found after the packages of the environment. Other packages of the agent are not
+visible to the program.
 """
 
 from __future__ import annotations
@@ -40,7 +43,10 @@ async def activate_environment(
     reaper: Reaper,
     write_notice: Callable[[str], None],
 ) -> Activation | None:
-    """Return the active environment; None if the task has none, or runs without it. Raises CannotStart."""
+    """Return the active environment; None if the task has none, or runs without it.
+
+    Raises CannotStart if the environment is broken and the task requires it.
+    """
     if not welcome.HasField("environment"):
         return None
     request = welcome.environment
@@ -62,7 +68,7 @@ async def activate_environment(
 
 
 def _add_sdk(active: Activation, packages: Sequence[str], link_directory: Path) -> Activation:
-    """Add a directory with links to packages of the agent, so that programs see no others of its packages."""
+    """Add a directory with links to `packages` of the agent, so that its other packages are not visible."""
     link_directory.mkdir(exist_ok=True)
     for name in packages:
         with suppress(FileExistsError):
@@ -77,7 +83,7 @@ async def _use_local_copies(
     reaper: Reaper,
     write_notice: Callable[[str], None],
 ) -> Activation:
-    """Return the environment with paths of this node's copies, or unchanged if there can be none."""
+    """Return the environment with the paths of its copies on this node, or unchanged if they cannot be used."""
     try:
         images = await asyncio.to_thread(_find_images, active, Path(request.root))
         if not images:
@@ -90,7 +96,10 @@ async def _use_local_copies(
 
 
 def _find_images(active: Activation, root: Path) -> list[LayerRequest]:
-    """Return the images of all layers; none if the top layer has none. Raises BrokenEnvironment if others lack one."""
+    """Return the images of all layers; an empty list if the top layer has no image.
+
+    Raises BrokenEnvironment if another layer has none.
+    """
     chain = [layer.relative_to(root).parts for layer in active.layers]
     found = [(owner, copies.find_packed_layer(root, owner, layer)) for owner, _, layer in chain]
     if found[0][1] is None:
@@ -109,7 +118,10 @@ async def _lock_copies(
     reaper: Reaper,
     write_notice: Callable[[str], None],
 ) -> Path:
-    """Unpack missing copies, lock all copies, and return their directory. Raises BrokenEnvironment."""
+    """Unpack missing copies, lock all copies, and return their directory.
+
+    Raises BrokenEnvironment if they cannot be unpacked or are removed again.
+    """
     link_directory = await asyncio.to_thread(copies.make_account_directory, Path(request.copies))
     if await asyncio.to_thread(copies.lock_copies, link_directory, images) is None:
         size = sum(each.image.unpacked_bytes for each in images) / 1e6

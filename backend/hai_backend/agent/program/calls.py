@@ -1,4 +1,4 @@
-"""Answers the calls that the program's SDK makes to its agent (docs/contributing/architecture.md lists them)."""
+"""Answers the calls of the program's SDK to its agent. docs/contributing/architecture.md lists them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NODE = "node_reported"
 
 
 class Calls:
-    """One method per call. A call that the server must decide waits until the server has answered."""
+    """The calls, with one method for each. If the server decides about a call, its method waits for the decision."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Calls:
         }
 
     def confirm_whole_life_state(self, value: int) -> None:
-        """Note that the server has stored a whole-life state, which this or another rank has set."""
+        """Record that the server has stored a whole-life state, which this or another rank has set."""
         self._control.set_whole_life_state(value)
         pending = self._pending_state
         if pending is not None and pending[0] == value and not pending[1].done():
@@ -78,7 +78,7 @@ class Calls:
         return _OK
 
     async def _go_suspend(self, request: Mapping[str, Any]) -> Answer:
-        self._checkpoints.flush()  # before the message that ends the run
+        self._checkpoints.flush()  # must be sent before the message that ends the run
         self._suspending.yield_run()
         self._wake()
         return _OK
@@ -114,7 +114,7 @@ class Calls:
         return _OK
 
     async def _disable_warn(self, request: Mapping[str, Any]) -> Answer:
-        integer(request, "mask", 0)  # without effect: the platform does not warn programs yet
+        integer(request, "mask", 0)  # no other effect: the platform does not warn programs yet
         return _OK
 
     async def _checkpoint_saved(self, request: Mapping[str, Any]) -> Answer:

@@ -1,6 +1,8 @@
 """Reports the program's checkpoints to the server, at most once a second.
 
-A program may report thousands a second, and the server may be unavailable: unsent reports are merged into one.
+
+Unsent reports are merged into one, because a program may report thousands per second, and the server may be
+unavailable.
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ _MAX_COUNT = 2**31 - 1
 
 
 class Checkpoints:
-    """Merges and sends reports: `start` with the program, `saved` for each report, `flush` before the program's
-    exit.
+    """Merges reports and sends them.
+
+    Call `start` when the program starts, `saved` for each report, and `flush` before the program's exit is reported.
     """
 
     def __init__(
@@ -37,11 +40,11 @@ class Checkpoints:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Measure times from now: the program has started."""
+        """Measure times from now on, because the program has started."""
         self._started_at = self._saved_at = self._clock()
 
     def saved(self, seconds: float, step: int) -> None:
-        """Report a save. No save counts as longer than the time since the save before."""
+        """Report a save that took `seconds`. A save never counts as longer than the time since the previous save."""
         now = self._clock()
         bounded = min(seconds, now - self._saved_at)
         self._saved_at = now
@@ -71,7 +74,7 @@ class Checkpoints:
 
 
 def merge(earlier: pb.CheckpointSaved, later: pb.CheckpointSaved) -> pb.CheckpointSaved:
-    """Merge two reports. A save of unknown cost (0 seconds) does not change the mean."""
+    """Merge two reports. Saves of unknown duration (0 seconds) do not change the mean."""
     both = pb.CheckpointSaved()
     both.CopyFrom(later)
     both.count = min(_MAX_COUNT, earlier.count + later.count)

@@ -12,7 +12,7 @@ _WORD_BYTES = 8
 
 
 class ControlFile:
-    """A new control file in shared memory, which the program maps too."""
+    """A new control file, which the agent and the program both map into memory."""
 
     def __init__(self, path: Path) -> None:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -31,7 +31,7 @@ class ControlFile:
         return self._memory[layout.FLAG]
 
     def set_whole_life_state(self, value: int) -> None:
-        """Show a new whole-life state to the program."""
+        """Write a new whole-life state for the program to read."""
         self._words[layout.WHOLE_LIFE_STATE // _WORD_BYTES] = value
 
     @property
@@ -43,7 +43,7 @@ class ControlFile:
         self._memory[layout.FLAG] = layout.REQUESTED
 
     def set_stop_step(self, step: int) -> None:
-        """Set the step before which the program stops, and then the flag, which tells the program to read the step."""
+        """Set the step before which the program stops. Then set the flag, after which the program reads the step."""
         self._words[layout.STOP_STEP // _WORD_BYTES] = step
         self._memory[layout.FLAG] = layout.AGREED
 

@@ -1,4 +1,7 @@
-"""The unix socket on which the program's SDK calls its agent: one JSON object per line, answered in order."""
+"""The unix socket for calls of the program's SDK to its agent. Each call is a line with a JSON object.
+
+Calls are answered in order.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ class BadCall(Exception):
 
 
 class LocalSocket:
-    """Answers calls of processes of the same user. `calls` has a function for each name."""
+    """Answers calls of processes of the same user. `calls` has a function for each name of a call."""
 
     def __init__(self, path: Path, calls: Mapping[str, Call], *, owner: int | None = None) -> None:
         self._owner = os.getuid() if owner is None else owner
@@ -35,7 +38,7 @@ class LocalSocket:
         self._server: asyncio.Server | None = None
 
     async def open(self) -> None:
-        """Listen. If the path is too long for a socket, it becomes a link to a short path."""
+        """Start to listen. If the path is too long for a socket, it becomes a link to a short path."""
         address = socket_paths.shorten(self._path)
         self._server = await asyncio.start_unix_server(self._serve, address, limit=_MAX_CALL_BYTES)
         os.chmod(address, 0o600)

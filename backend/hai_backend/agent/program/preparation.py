@@ -1,4 +1,4 @@
-"""Prepares the workspace of a program, and checks what can prevent its start, with an exact message for each fault."""
+"""Prepares the workspace of a program, and checks for faults that prevent its start, to report them exactly."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ _MAX_MESSAGE_BYTES = 2000
 
 
 class CannotStart(Exception):
-    """The program cannot be started; the message says why and what to do."""
+    """The program cannot be started. The message says why and what to do."""
 
 
 async def prepare_workspace(welcome: pb.AgentWelcome, directory: RankDir, reaper: Reaper) -> Path:
-    """Return the directory in which the program runs, after a git clone if the task names one. Raises CannotStart."""
+    """Return the directory in which the program runs. If the task names a git repository, clone it there.
+
+    Raises CannotStart.
+    """
     if welcome.git_remote_repo:
         directory.scratch.mkdir(exist_ok=True)
         await _clone(welcome, directory.scratch, reaper)
@@ -41,7 +44,7 @@ def _existing(workspace: Path) -> Path:
 
 
 def with_available_shell(argv: Sequence[str], variables: Mapping[str, str]) -> Sequence[str]:
-    """Replace `bash FILE` by `sh FILE` if there is no bash, as in small images."""
+    """Replace `bash FILE` by `sh FILE` if there is no bash. Small images often have none."""
     path = variables.get("PATH", os.defpath)
     needs_bash = bool(argv) and argv[0] == "bash" and _script_argument(argv) is not None
     return ["sh", *argv[1:]] if needs_bash and not _is_in_path("bash", path) else argv

@@ -1,4 +1,4 @@
-"""Starts the program of the rank, and ends it with all processes that it has started."""
+"""Starts the program of the rank, and ends it together with all processes that it has started."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Program:
             os.killpg(self.pid, number)
 
     def end(self, grace: float) -> None:
-        """Send SIGTERM, then SIGKILL after `grace` seconds. Of several calls, the earliest SIGKILL counts."""
+        """Send SIGTERM, and SIGKILL after `grace` seconds. Of several calls, the earliest SIGKILL is sent."""
         loop = asyncio.get_running_loop()
         if not self._is_ending:
             self._is_ending = True
@@ -55,9 +55,9 @@ class Program:
             self._kill_timer = loop.call_later(grace, self._kill_all)
 
     async def wait(self, may_be_saving: Callable[[], bool]) -> int:
-        """Return the exit code when no process of the rank is left and all output was read.
+        """Return the exit code after all processes of the rank have ended and all output was read.
 
-        If the program `may_be_saving` after a suspend signal, what a script has started may finish after the script.
+        If `may_be_saving` returns True (after a suspend signal), processes that a script has started may outlive it.
         """
         code = await self._ended
         if may_be_saving():
@@ -84,7 +84,7 @@ class Program:
 
 
 async def end_everything(directory: RankDir) -> None:
-    """Kill all processes of the rank, and return when none is left: only then may the server learn of the exit."""
+    """Kill all processes of the rank, and return when none is left. Only then may the exit be reported."""
     noted: set[int] = set()
     while remaining := await asyncio.to_thread(directory.end_everything):
         for process in remaining:
@@ -104,7 +104,7 @@ def start(
     directory: RankDir,
     coroutines: Coroutines,
 ) -> Program:
-    """Start the program, so that it dies with this agent."""
+    """Start the program in such a way that it is killed when this agent ends."""
     child = reaper.spawn(bind_to_agent(argv), output.write_end, workspace, variables)
     output.close_write_end()
     processes.write_pid_file(directory.program_pid, child.pid)
@@ -120,5 +120,5 @@ def find_shell(variables: Mapping[str, str]) -> str:
 
 
 def bind_to_agent(argv: Sequence[str]) -> tuple[str, ...]:
-    """Return the command wrapped by program/exec_program.py, so that it dies with this agent."""
+    """Return the command that runs `argv` with exec_program.py, so that it is killed when this agent ends."""
     return (sys.executable, "-I", "-S", str(_EXEC), str(os.getpid()), *argv)

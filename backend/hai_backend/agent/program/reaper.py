@@ -1,4 +1,4 @@
-"""Starts the children of the agent, and reaps them and orphans when they exit."""
+"""Starts the children of the agent. Reaps them, and orphans of the program, when they exit."""
 
 from __future__ import annotations
 

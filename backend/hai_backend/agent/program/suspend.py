@@ -1,4 +1,4 @@
-"""Passes suspend requests to the program: by the control file, by a signal, or by a notice in a dev container."""
+"""Passes suspend requests to the program with the control file or a signal, or to the users of a dev container."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from hai_backend.agent.program.control_file import ControlFile
 from hai_backend.agent.rank_dir import write_agent_log
 from hai_backend.agent.server.outgoing import Outgoing
 
-_SETTLE_SECONDS = 0.002  # until a step that began while the flag was set is visible
-MARGIN_SECONDS = 2.0  # between the yield and the end of the time to save
-_WANTED_SECONDS = 3.0  # to save in a container whose owner wants it to stop
+_SETTLE_SECONDS = 0.002  # then a step that began while the flag was set is visible
+MARGIN_SECONDS = 2.0  # a container yields so long before the end of the time to save
+_WANTED_SECONDS = 3.0  # the time to save in a container whose owner has requested the stop
 
 
 class SuspendRequest:
@@ -31,10 +31,10 @@ class SuspendRequest:
         self.yielded = False
 
     async def request_suspend(self) -> None:
-        """Set the suspend flag, and report the step that the program may have entered before it could read the flag.
+        """Set the suspend flag, and report the last step that the program may have entered before it read the flag.
 
-        Each new stream sends the report again, so that a restarted server collects the same steps.
-        A second call has no effect.
+        The report is sent again on each new stream, so that a restarted server gets the same steps. A second call has
+        no effect.
         """
         if self.requested:
             return
@@ -45,13 +45,14 @@ class SuspendRequest:
         self._outgoing.keep("step", pb.AttachRequest(step_reported=step))
 
     def set_stop_step(self, step: int) -> None:
-        """Tell the program to stop before `step`, like all ranks. The first step counts."""
+        """Let the program stop before `step`, at which all ranks stop. Only the first call has an effect."""
         if self._control.flag != layout.AGREED:
             self._control.set_stop_step(step)
 
     def acknowledge(self) -> None:
-        """Report that the program has read the flag, on each new stream: a server that forgets it cuts the time to
-        save.
+        """Report that the program has read the flag.
+
+        The report is sent on each new stream, because a server without it would end the program early.
         """
         acknowledged = pb.AttachRequest(suspend_acknowledged=pb.SuspendAcknowledged())
         self._outgoing.keep("acknowledged", acknowledged)
@@ -65,9 +66,9 @@ class SuspendRequest:
 def send_suspend_signal(group: int, name: str) -> None:
     """Send a signal to the program's process group, for programs that do not use the SDK.
 
-    The signal goes to the group, so that it reaches a program that a shell script has started. If the script dies
-    of the signal, the program may continue to save until the platform ends the rank (see Program). Processes that
-    have inherited a handler by fork (DataLoader workers) get the signal too.
+    The signal is sent to the group, so that it reaches a program that a shell script has started. If the signal
+    terminates the script, the program may continue to save until the platform ends the rank (see Program). Processes
+    that have inherited a signal handler by fork (DataLoader workers) get the signal, too.
     """
     number = getattr(signal, name, None)
     if isinstance(number, signal.Signals):
@@ -76,27 +77,28 @@ def send_suspend_signal(group: int, name: str) -> None:
 
 
 class Notice:
-    """A file that tells the people in a dev container when it stops."""
+    """A file that informs the users of a dev container when it will stop."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._saved = asyncio.Event()
 
     def saved(self) -> None:
-        """Note that all notebooks are saved."""
+        """Record that all notebooks are saved."""
         self._saved.set()
 
     async def show(self, request: pb.SuspendRequested) -> None:
         """Write the notice, and return when the rank may stop.
 
-        If the owner wants the stop, that is as soon as all is saved; otherwise not before the announced time.
+        If the owner has requested the stop, return as soon as all notebooks are saved, but after `_WANTED_SECONDS` at
+        the latest. Otherwise, return at the announced time.
         """
         seconds = max(0.0, request.save_within_seconds - MARGIN_SECONDS)
         if request.wanted:
             seconds = min(seconds, _WANTED_SECONDS)
         try:
             self._write(request, seconds)
-        except OSError as error:  # a full disk; people have their time to save nevertheless
+        except OSError as error:  # the disk is full; users get the time to save nevertheless
             write_agent_log(f"the notice cannot be written: {error}")
         if not request.wanted:
             await asyncio.sleep(seconds)

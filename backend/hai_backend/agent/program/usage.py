@@ -1,4 +1,4 @@
-"""Measures what the processes of the rank use: CPU and memory from /proc, GPUs from NVML."""
+"""Measures the resource usage of the rank's processes: CPU and memory from /proc, GPUs from NVML."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from hai_backend.launch.processes import TICKS_PER_SECOND, Process
 
 @dataclass(frozen=True, slots=True)
 class GpuUse:
-    """Mean utilisation of GPUs (0 to 1), and their memory in use."""
+    """The mean utilisation of GPUs (0 to 1), and the sum of their used memory."""
 
     utilisation: float
     memory_bytes: int
 
 
 class Usage:
-    """Measures usage. The CPU usage is the mean since the last measurement."""
+    """Measures usage. The CPU usage is the mean since the previous measurement."""
 
     def __init__(self, gpu_indices: Sequence[int]) -> None:
         self._gpus = _open_gpus(gpu_indices)
@@ -29,7 +29,7 @@ class Usage:
         self._measured_at = time.monotonic()
 
     def measure(self, processes: Sequence[Process]) -> pb.Heartbeat:
-        """Return a heartbeat with the usage of these processes."""
+        """Return a heartbeat with the usage of these processes and of the GPUs."""
         beat = pb.Heartbeat(
             cpus=self._cpus(processes), memory_bytes=sum(p.resident_bytes for p in processes)
         )

@@ -1,4 +1,4 @@
-"""The environment variables of the program. Some only the agent knows: the master's address, files, GPUs."""
+"""Builds the environment variables of the program. Only the agent knows some of them: paths of files, and GPUs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hai_backend.environments.activation import Activation, join_paths
 
 _DEFAULTS = {"PYTHONUNBUFFERED": "1"}  # lines appear when the program prints them
 _LISTS = ("PATH", "PYTHONPATH")
-_SHELL_STATE = ("OLDPWD", "SHLVL", "_")  # of a shell that has started the agent
+_SHELL_STATE = ("OLDPWD", "SHLVL", "_")  # variables of a shell that has started the agent
 
 
 def program_variables(
@@ -24,9 +24,11 @@ def program_variables(
     workspace: Path,
     active: Activation | None = None,
 ) -> dict[str, str]:
-    """Return all variables of the program: the node's, the environment's, the task's, then the rank's. Later ones win.
+    """Return all variables of the program.
 
-    PATH and PYTHONPATH of the task come after those of the environment.
+    Variables of the node are overridden by those of the environment, then of the task, then of the rank. In
+
+    PATH and PYTHONPATH, the task's directories come after those of the environment.
     """
     task = dict(welcome.environments)
     lists = {name: task.pop(name) for name in _LISTS if task.get(name)}
@@ -66,7 +68,10 @@ def _rank(directory: RankDir, identity: Identity) -> dict[str, str]:
 
 
 def _profile(directory: RankDir, task: Mapping[str, str]) -> dict[str, str]:
-    """Return the profile with the owner's token, which a dev container uses unless the task names another profile."""
+    """Return the variable for the profile with the owner's token, unless the task names another profile.
+
+    Only dev containers have such a profile.
+    """
     has_profile = directory.profile.exists() and env.CONFIG not in task
     return {env.CONFIG: str(directory.profile)} if has_profile else {}
 

@@ -1,4 +1,4 @@
-"""Fires when the program has printed nothing for too long."""
+"""Detects a program that has printed nothing for too long."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 
 class Watchdog:
-    """Calls `fire` after `seconds` without output; 0 means never.
+    """Calls `fire`, with the seconds of silence, after `seconds` without output; 0 means never.
 
-    `last_output_at` returns when the program last printed.
+    `last_output_at` returns when the program printed last, by the monotonic clock.
     """
 
     def __init__(
@@ -23,13 +23,13 @@ class Watchdog:
         self._timer: asyncio.TimerHandle | None = None
 
     def set_limit(self, seconds: float) -> None:
-        """Change the limit."""
+        """Change the limit, in seconds."""
         self._seconds = seconds
         if self._watching:
             self.start()
 
     def start(self) -> None:
-        """Start to watch, or watch with a new limit."""
+        """Start to watch, or apply a new limit."""
         self.stop()
         self._watching = True
         if self._seconds > 0:

@@ -18,19 +18,19 @@ from hai.v1 import agent_service_pb2_grpc as rpc
 from hai_backend.agent.rank_dir import ServerAddress
 
 _OPTIONS = (
-    ("grpc.use_local_subchannel_pool", 1),  # no back-off that is shared with other channels
+    ("grpc.use_local_subchannel_pool", 1),  # do not share the back-off of other channels
     ("grpc.enable_http_proxy", 0),  # http_proxy is meant for programs
     ("grpc.max_receive_message_length", 16 * 1024 * 1024),
 )
 _REJECTIONS = (
     grpc.StatusCode.UNAUTHENTICATED,  # the run token is not valid any more
     grpc.StatusCode.PERMISSION_DENIED,
-    grpc.StatusCode.NOT_FOUND,  # the server knows no such task
+    grpc.StatusCode.NOT_FOUND,  # the task does not exist on the server
 )
 
 
 class Stream(Protocol):
-    """A stream of messages both ways. Either side may end it; it then raises an AioRpcError (see StreamCall)."""
+    """A stream of messages in both directions. It raises AioRpcError when either side has ended it (see StreamCall)."""
 
     def __aiter__(self) -> AsyncIterator[pb.AttachResponse]: ...
     async def write(self, message: pb.AttachRequest, /) -> None: ...
@@ -38,16 +38,16 @@ class Stream(Protocol):
 
 
 class Connection(Protocol):
-    """What a session needs of a connection."""
+    """The methods of a connection that a session uses."""
 
-    address: str  # of this machine in the server's network: other ranks reach this rank there
+    address: str  # the address of this machine in the server's network, which other ranks use
 
     def attach(self) -> Stream: ...
     def carry(self) -> StreamCall[pb.CarryRequest, pb.CarryResponse]: ...
 
 
 class Connect(Protocol):
-    """Opens a connection for as long as the context lasts. Raises OSError, ValueError or AioRpcError."""
+    """Opens a connection, and closes it at the end of the context. Raises OSError, ValueError or AioRpcError."""
 
     def __call__(
         self, server: ServerAddress, token: str, /
@@ -82,7 +82,7 @@ async def find_local_address(server: str) -> str:
     addresses = await loop.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)
     family, kind, protocol, _, address = addresses[0]
     with socket.socket(family, kind, protocol) as probe:
-        probe.connect(address)  # sends nothing, and only chooses the route
+        probe.connect(address)  # sends nothing; it only chooses the route
         return str(probe.getsockname()[0])
 
 
@@ -94,7 +94,7 @@ def _channel(server: ServerAddress) -> grpc.aio.Channel:
 
 
 def is_rejected(error: grpc.aio.AioRpcError) -> bool:
-    """Return whether the error is final: the server rejects this rank, so its program must end."""
+    """Return whether the server rejects this rank. This is final, and the program must end."""
     if error.code() is grpc.StatusCode.FAILED_PRECONDITION:
         return "FENCED" in _reasons(error)
     return error.code() in _REJECTIONS

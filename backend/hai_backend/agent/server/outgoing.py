@@ -1,4 +1,4 @@
-"""Queues the messages of the agent except log lines. After a lost stream, unanswered messages are sent again."""
+"""Queues the messages of the agent, except log lines. Messages that must not be lost are sent again on a new stream."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class _Entry:
 
 
 class Outgoing:
-    """A queue with at most one message of each kind, oldest first."""
+    """A queue with at most one message of each kind. The oldest message is the first."""
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
@@ -26,7 +26,7 @@ class Outgoing:
         self._add(kind, _Entry(message, repeat=False, after_log=False))
 
     def keep(self, kind: str, message: pb.AttachRequest, *, after_log: bool = False) -> None:
-        """Send a message on every stream until `drop`. With `after_log`, send it only after all log lines."""
+        """Send a message on every stream until `drop` is called. With `after_log`, send it only after all log lines."""
         self._add(kind, _Entry(message, repeat=True, after_log=after_log))
 
     def unsent(self, kind: str) -> pb.AttachRequest | None:
@@ -39,19 +39,19 @@ class Outgoing:
         self._entries.pop(kind, None)
 
     def resend_all(self) -> None:
-        """Send all messages again, on a new stream."""
+        """Send all messages again, because a new stream has begun."""
         for entry in self._entries.values():
             entry.written = False
 
     def next(self, log_is_sent: bool) -> pb.AttachRequest | None:
-        """Return the next message to write. Call `mark_written` when it was written."""
+        """Return the next message to write; None if there is none. Call `mark_written` when it was written."""
         for entry in self._entries.values():
             if not entry.written and (log_is_sent or not entry.after_log):
                 return entry.message
         return None
 
     def mark_written(self, message: pb.AttachRequest) -> None:
-        """Note that a message was written to the stream."""
+        """Record that a message was written to the stream."""
         for kind, entry in list(self._entries.items()):
             if entry.message is message:
                 entry.written = True

@@ -28,23 +28,24 @@ from hai_backend.agent.server.outgoing import Outgoing
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
 _BATCH_SECONDS = 0.05
-_OUR_PACE = 0.8 + 0.4 * (os.getpid() % 97) / 97  # differs, so that agents do not retry in step
-_LONGEST_PATIENCE = 4  # times the usual patience
+# differs between agents, so that they do not retry at the same time
+_OUR_PACE = 0.8 + 0.4 * (os.getpid() % 97) / 97
+_LONGEST_PATIENCE = 4  # a multiple of the usual patience
 
 
 class RankRejected(Exception):
-    """The server rejects this rank: its run has ended, or another one has begun."""
+    """The server rejects this rank, because its run has ended or another run has begun."""
 
 
 class Peer(Protocol):
-    """What the session needs of the agent."""
+    """The methods of the agent that the session calls."""
 
     def hello(self, address: str) -> pb.AgentHello: ...
     def handle(self, response: pb.AttachResponse) -> None: ...
 
 
 class Session:
-    """The connection of one rank to whichever server answers."""
+    """The connection of one rank to a server. It tries all servers in turn until one answers."""
 
     def __init__(
         self,
@@ -65,28 +66,30 @@ class Session:
         self._lease = lease
         self._connect = connect
         self._pace = pace
-        # Seconds without any message, after which a stream counts as dead
+        # Seconds without any message after which a stream counts as broken
         self._patience = self._usual_patience = directory.timing().stream_patience
         self._sendable = asyncio.Event()
-        self._connection: Connection | None = None  # None until the server has answered on it
+        self._connection: Connection | None = None  # None until the server has sent the welcome
         self._last_note = ""
         self._received_at = 0.0
         self._log_sent_at = 0.0
         self._wait = _FIRST_WAIT
-        self._next_server = 0  # index of the server to try next
+        self._next_server = 0  # the index of the server to try next
         self._heartbeat_count = 0
-        self._heartbeats_sent_at: dict[int, float] = {}  # by number; by the clock of the lease
+        # number of the heartbeat -> time by the clock of the lease
+        self._heartbeats_sent_at: dict[int, float] = {}
 
     def wake(self) -> None:
-        """Send what was added to the queue or the spool."""
+        """Send the messages and lines that were added to the queue or the spool."""
         self._sendable.set()
 
     def beat(self, heartbeat: pb.Heartbeat | None = None) -> None:
-        """Send a heartbeat, by default without a measurement. Its answer renews the lease."""
+        """Send a heartbeat, by default without a measurement. The answer of the server renews the lease."""
         if self._connection is None:
-            return  # it would be outdated when it is sent; each new stream begins with a heartbeat
+            # a queued heartbeat would be outdated when it is sent; each new stream begins with a new one
+            return
         self._heartbeat_count += 1
-        # Noted before the heartbeat is sent, so that the lease may end too early but never too late.
+        # Recorded before the heartbeat is sent, so that the lease may end too early but never too late.
         self._heartbeats_sent_at[self._heartbeat_count] = self._lease.now()
         if heartbeat is None:
             heartbeat = pb.Heartbeat(unmeasured=True)
@@ -99,7 +102,7 @@ class Session:
         return self._connection.carry() if self._connection is not None else None
 
     async def run(self) -> None:
-        """Attach again and again, until cancelled. Raises RankRejected, or a group of errors with Expired."""
+        """Attach repeatedly until cancelled. Raises RankRejected, or an exception group that contains Expired."""
         while True:
             await self._attach_once()
             if not self._directory.exists():
@@ -118,10 +121,11 @@ class Session:
             if is_rejected(error):
                 raise RankRejected(str(error.details())) from error
         except (OSError, ValueError, KeyError) as error:
-            self._note(f"no way to the server: {error}")  # the server is being started
+            # for example, while the server is being started
+            self._note(f"no way to the server: {error}")
 
     def _note(self, message: str) -> None:
-        """Log a message unless it repeats the last one: the server may be unavailable for days."""
+        """Log a message unless it is the same as the previous one, because the server may be unavailable for days."""
         if message != self._last_note:
             self._last_note = message
             write_agent_log(message)
@@ -147,9 +151,9 @@ class Session:
         raise error
 
     async def _end_when_silent(self, stream: Stream) -> None:
-        """End a stream on which nothing arrives: neither a frozen server nor lost packets end it.
+        """End a stream on which nothing is received. A frozen server or lost packets do not end it by themselves.
 
-        The patience grows, so that an overloaded server does not get new streams again and again.
+        The patience grows, so that an overloaded server does not get new streams too often.
         """
         clock = asyncio.get_running_loop().time
         self._received_at = clock()
@@ -178,7 +182,7 @@ class Session:
                 self._peer.handle(response)
 
     def _renew_lease(self, answer: pb.HeartbeatAnswered) -> None:
-        """Renew the lease from the time when the answered heartbeat was sent. Raises Expired."""
+        """Renew the lease, counted from the time when the answered heartbeat was sent. Raises Expired."""
         self._patience = self._usual_patience
         sent_at = self._heartbeats_sent_at.get(answer.number)
         self._heartbeats_sent_at = {
@@ -212,7 +216,7 @@ class Session:
         await stream.write(pb.AttachRequest(log=pb.LogChunk(offset=offset, data=data)))
 
     def _batch_seconds(self, piece: tuple[int, bytes]) -> float:
-        """Return how long to wait for more lines: the first line is sent at once, many small ones in batches."""
+        """Return the seconds to wait for more lines. The first line is sent at once, many small ones in batches."""
         if len(piece[1]) > PIECE_BYTES // 2 or self._outgoing.next(log_is_sent=True) is not None:
             return 0.0
         return self._log_sent_at + _BATCH_SECONDS - asyncio.get_running_loop().time()

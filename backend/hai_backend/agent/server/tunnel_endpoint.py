@@ -1,4 +1,7 @@
-"""The end of a tunnel in the rank: a connection or a command. It reads only as fast as the caller does."""
+"""The endpoint of a tunnel in the rank: a connection or a command.
+
+Its output is read only as fast as the caller reads it.
+"""
 
 from __future__ import annotations
 
@@ -16,22 +19,22 @@ _CONNECT_SECONDS = 5.0
 
 
 class Unreachable(Exception):
-    """The target cannot be reached; the message says why and what to do."""
+    """The target cannot be reached. The message says why and what to do."""
 
 
 class CannotServe(Exception):
-    """A service cannot be started; the message says why and what to do."""
+    """A service cannot be started. The message says why and what to do."""
 
 
 class TunnelEndpoint(Protocol):
     """The target of a tunnel. A connection has no terminal, so it ignores `resize`."""
 
     def messages(self) -> AsyncIterator[pb.CarryRequest]:
-        """Yield what the target sends to the caller; the last message ends it."""
+        """Yield the output of the target as messages to the caller. The last message marks the end."""
         ...
 
     async def write(self, data: bytes) -> None:
-        """Pass bytes of the caller to the target."""
+        """Write bytes of the caller to the target."""
         ...
 
     def resize(self, size: tunnel_pb2.TerminalSize) -> None:
@@ -39,7 +42,7 @@ class TunnelEndpoint(Protocol):
         ...
 
     def end_input(self) -> None:
-        """End the input of the target: the caller sends nothing more."""
+        """Close the input of the target, because the caller will send nothing more."""
         ...
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Serves the tunnels that the server requests: each connects to its target, then has a stream of its own."""
+"""Serves the tunnels that the server requests. Each tunnel connects to its target and has its own stream."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Tunnels:
         self._services = services
         self._reaper = reaper
         self._environment: tuple[Path, Mapping[str, str]] | None = None
-        self._refusal = _NO_PROGRAM  # why there is no environment
-        self.shell_count = 0  # open shells; while there is one, the rank is not idle
+        self._refusal = _NO_PROGRAM  # the message while there is no environment
+        self.shell_count = 0  # the number of open shells; while there are any, the rank is not idle
 
     def program_started(self, workspace: Path, variables: Mapping[str, str]) -> None:
         """Allow shells, in the environment of the program."""
@@ -48,7 +48,7 @@ class Tunnels:
         self._refusal, self._environment = _ENDED, None
 
     async def carry(self, request: pb.TunnelAsked) -> None:
-        """Serve a tunnel to its end, at the latest until the connection to the server ends."""
+        """Serve a tunnel until it ends, or until the connection to the server ends."""
         hello = pb.CarryHello(
             task_id=self._identity.task_id,
             run=self._identity.run,
@@ -98,7 +98,7 @@ class Tunnels:
 
 
 class _Splice:
-    """Carries bytes both ways. It always reads the stream, so that neither direction can block the other one."""
+    """Carries bytes in both directions. It always reads the stream, so that neither direction can block the other."""
 
     def __init__(self, stream: _Stream, endpoint: TunnelEndpoint) -> None:
         self._stream = stream
@@ -129,7 +129,7 @@ class _Splice:
             self._stream.cancel("the tunnel is closed")
 
     async def _forward_to_caller(self, hello: pb.CarryHello) -> None:
-        """Send what the target has for the caller."""
+        """Send the output of the target to the caller."""
         await self._write(pb.CarryRequest(hello=hello))
         async for message in self._endpoint.messages():
             await self._window.reserve(len(message.data) + len(message.error_data))
@@ -140,7 +140,7 @@ class _Splice:
                 await self._stream.done_writing()
 
     async def _forward_to_target(self) -> None:
-        """Pass on what the caller has for the target."""
+        """Pass the input of the caller to the target."""
         while True:
             response = await self._inward.get()
             match response.WhichOneof("message"):
@@ -155,6 +155,6 @@ class _Splice:
 
     async def _write(self, message: pb.CarryRequest) -> None:
         async with self._one_writer:
-            # Once writing is done, it only acknowledges bytes, and nobody waits for it.
+            # After the end of writing, a message only acknowledges bytes, and the server does not need it.
             if not self._done_writing:
                 await self._stream.write(message)

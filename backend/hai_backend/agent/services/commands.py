@@ -1,4 +1,4 @@
-"""Defines how each kind of service is started, reached, and checked for answers and use."""
+"""Defines for each kind of service how to start it, connect to it, and check whether it answers and is used."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ async def _never_known() -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """How to run a service.
+    """The way to run a service.
 
-    An empty `argv` means that the program starts it, and that the agent only watches its port.
+    An empty `argv` means that the program starts the service, and that the agent only watches its port.
     """
 
     argv: tuple[str, ...]

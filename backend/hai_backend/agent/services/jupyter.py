@@ -1,7 +1,7 @@
-"""JupyterLab as a service: how the agent starts it, and how it tells whether somebody works in it.
+"""Runs JupyterLab as a service, and determines whether it is in use.
 
-JupyterLab listens on a unix socket that processes of other users cannot open. So there is no port that two
-containers on one machine could both need, and no token that could leak. The server's proxy decides who may connect.
+JupyterLab listens on a unix socket that processes of other users cannot open. So two containers on one machine cannot
+need the same port, and there is no token that could leak. The server's proxy decides who may connect.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hai_backend.launch.socket_paths import shorten
 
 _REQUEST_SECONDS = 5.0
 _ANSWER_BYTES = 1024 * 1024
-# Raised if the socket gives no answer or an unknown one. Any program of the container may listen there, so the agent
+# Errors that a missing or unknown answer can raise. Any program of the container may listen on the socket, so the agent
 # must not fail.
 _NO_ANSWER = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
 _BUSY = ("busy", "starting", "restarting")
@@ -33,7 +33,7 @@ _MISSING = (
 
 
 class Server:
-    """The JupyterLab of a rank. `directory` is that of the rank; `workspace` is the root that people see."""
+    """The JupyterLab of a rank. `directory` is that of the rank; `workspace` is the root directory that users see."""
 
     def __init__(self, directory: Path, workspace: Path, base_url: str) -> None:
         self._workspace = workspace
@@ -41,7 +41,7 @@ class Server:
         self.socket = shorten(directory / LAB_SOCKET)
 
     def argv(self, variables: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the command line, which contains no secret. It sets a shell that is not a login shell."""
+        """Return the command line. It contains no secret. It sets a shell for terminals that is not a login shell."""
         settings = {
             "ServerApp.sock": self.socket,
             "ServerApp.sock_mode": "0600",
@@ -61,9 +61,9 @@ class Server:
         )
 
     def variables(self, inherited: Mapping[str, str]) -> dict[str, str]:
-        """Return the variables.
+        """Return the environment variables.
 
-        Layouts are stored in the workspace, so that they survive a restart of the container.
+        Layouts are stored in the workspace, so that they are kept when the container is restarted.
         """
         filtered = {
             name: value for name, value in inherited.items() if not name.startswith("JUPYTER_TOKEN")
@@ -72,7 +72,7 @@ class Server:
         return {"JUPYTERLAB_WORKSPACES_DIR": layouts, **filtered}
 
     def find_fault(self, variables: Mapping[str, str]) -> str:
-        """Return a message if JupyterLab cannot start; empty if no reason is known."""
+        """Return a message if JupyterLab cannot start; an empty string if no such fault is found."""
         path = variables.get("PATH", os.defpath)
         return "" if shutil.which("jupyter-lab", path=path) else _MISSING
 

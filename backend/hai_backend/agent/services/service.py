@@ -1,7 +1,6 @@
-"""Runs one service of the rank: starts it, watches it, restarts it when it fails, and stops it with all its
-processes.
+"""Runs one service of the rank: starts it, watches it, restarts it when it fails, and stops it.
 
-The output of a service goes into the log of the rank, with the service's name. The agent polls whether a service
+The output of a service is written to the log of the rank, with the service's name. The agent polls whether a service
 answers.
 """
 
@@ -27,16 +26,17 @@ if TYPE_CHECKING:
     from hai_backend.agent.services.commands import Command
 
 _POLL_SECONDS, _SLOW_POLL_SECONDS = 0.1, 5.0
-_READY_POLL_SECONDS = 10.0  # of a service that has answered
+_READY_POLL_SECONDS = 10.0  # for a service that has answered
 _FIRST_PAUSE = 1.0
-_MAX_FAILURES = 5  # in succession; a service that has run for _STEADY_SECONDS starts to count anew
+# consecutive failures; the count starts again after the service has run for _STEADY_SECONDS
+_MAX_FAILURES = 5
 _STEADY_SECONDS = 60.0
 _STOP_SECONDS = 5.0
 _DRAIN_SECONDS = 1.0
 
 
 class Service:
-    """A service. At most one coroutine runs it; `on_change` is called when its status has changed."""
+    """A service. At most one coroutine runs it. `on_change` is called when its status has changed."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Service:
         )
 
     def start(self) -> None:
-        """Start the service, unless it runs."""
+        """Start the service, unless it is running."""
         if self._run_task is None or self._run_task.done():
             work = self._keep_running() if self.command.argv else self._watch()
             self._run_task = self._coroutines.start(f"service {self.spec.name}", work)
@@ -86,7 +86,7 @@ class Service:
         self._set_state(states.SERVICE_STATE_STOPPED, "")
 
     def terminate(self) -> None:
-        """Send SIGTERM and return: the rank ends, and kills what remains."""
+        """Send SIGTERM and return. The rank ends, and then kills the remaining processes."""
         if self._run_task is not None:
             self._run_task.cancel()
         self._signal(signal.SIGTERM)
@@ -128,7 +128,7 @@ class Service:
         finally:
             if child.ended.done():
                 self._child = None
-            # Later, to read what a helper of the service still prints
+            # Later, to read the output that other processes of the service still print
             asyncio.get_running_loop().call_later(_DRAIN_SECONDS, output.close)
         return code
 
@@ -144,7 +144,7 @@ class Service:
         return child
 
     async def _watch(self) -> None:
-        """Report whether the service answers. Polls fast at first, because people wait for a new service."""
+        """Report whether the service answers. Poll often at first, because users wait for a new service."""
         clock = asyncio.get_running_loop().time
         began = clock()
         while True:

@@ -1,4 +1,4 @@
-"""Starts the services of the rank with the program, and controls them on request."""
+"""Starts the services of the rank together with the program, and controls them on request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hai_backend.agent.services.service import Service
 
 
 class Services:
-    """All services of the rank. `report` is called when the status of one has changed."""
+    """All services of the rank. `report` is called when the status of a service has changed."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Services:
             self._coroutines.start("a service", _execute(service, request.action))
 
     def terminate(self) -> None:
-        """Terminate all services: the rank ends."""
+        """Send SIGTERM to all services, because the rank ends."""
         for service in self._services.values():
             service.terminate()
 

@@ -1,4 +1,4 @@
-"""A command that a remote user runs in the environment of the rank: on a terminal of its own, or on three pipes."""
+"""A command that a remote user runs in the environment of the rank, with a terminal or with three pipes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hai_backend.agent.program.reaper import Child, Reaper
 from hai_backend.agent.server.tunnel_endpoint import Unreachable
 
 _HANG_UP_SECONDS = 1.0
-# Pieces to read after the command has ended, at most: processes that it has left may print for ever.
+# The limit of pieces to read after the command has ended, because processes that it has started may print for ever.
 _MAX_LAST_PIECES = 256
 
 
@@ -51,7 +51,7 @@ class Shell:
         yield pb.CarryRequest(exit_code=self._child.ended.result())
 
     async def write(self, data: bytes) -> None:
-        """Write input of the caller. It is lost if the command reads no more."""
+        """Write input of the caller. It is lost if the command has closed its standard input."""
         with suppress(OSError):
             if self._stdin.open:
                 await self._stdin.write(data)
@@ -67,7 +67,7 @@ class Shell:
             self._stdin.close()
 
     async def close(self) -> None:
-        """Send SIGHUP, then SIGKILL to the session. Processes that have left the session continue in the rank."""
+        """Send SIGHUP, then SIGKILL, to the process group. Processes that have left it continue in the rank."""
         self._signal(signal.SIGHUP)
         for descriptor in (self._stdin, *self._outputs.values()):
             descriptor.close()

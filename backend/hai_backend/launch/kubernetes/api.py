@@ -1,8 +1,11 @@
-"""Client of the Kubernetes API, on plain dictionaries: limited concurrency, retries, and typed errors.
+"""A client of the Kubernetes API with limited concurrency, retries and typed errors. Objects are plain dictionaries.
 
-Every request may be repeated: names are fixed, so if the answer to a create was lost, the next one raises
-AlreadyExists, and a delete raises NotFound. Each request is tried `_TRIES` times. `retry_forever` is for work that
-nothing else would try again.
+Every request may be repeated, because names are fixed. If the response to a create request was lost, the repeated
+request raises AlreadyExists; a repeated delete request raises NotFound. Each request is tried `_TRIES` times.
+`retry_forever` is for work that no other code would try again.
+
+Each method can also raise Unavailable, Throttled, Conflict and Rejected; docstrings list only further errors, or these
+where they have a special meaning.
 """
 
 from __future__ import annotations
@@ -54,7 +57,7 @@ _OPERATIONS = "application/json-patch+json"
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request. `form` is the content type of a body."""
+    """One request. `form` is the content type of `body`."""
 
     method: str
     path: str
@@ -65,7 +68,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The response, whatever its code is."""
+    """The response to a request, successful or not."""
 
     code: int
     body: bytes
@@ -73,20 +76,23 @@ class Answer:
 
 
 class Transport(Protocol):
-    """Sends requests to one API server. Implemented by official_client.py; tests have one without sockets."""
+    """Sends requests to one API server. official_client.py implements it; tests have one without sockets."""
 
     async def ask(self, call: Call, seconds: float) -> Answer:
-        """Send a request. Raises Unavailable if there was no response."""
+        """Send a request and return the response. Raises Unavailable if there was none within `seconds`."""
 
     def lines(self, call: Call) -> AsyncGenerator[bytes, None]:
-        """Stream the response by lines. Raises Unavailable if it breaks, ApiError or Expired if it is refused."""
+        """Send a request and yield the lines of the response.
+
+        Raises Unavailable if the connection breaks, and another ApiError or Expired if the request is refused.
+        """
 
     async def close(self) -> None:
         """Close all connections."""
 
 
 class Api:
-    """`namespace` holds all objects of this installation."""
+    """Requests to the API server. `namespace` contains all objects of this installation."""
 
     def __init__(self, transport: Transport, namespace: str, random: Random) -> None:
         self._transport = transport
@@ -95,17 +101,17 @@ class Api:
         self._slots = asyncio.Semaphore(_MAX_CONCURRENT)
 
     async def create(self, manifest: Body) -> Body:
-        """The object as created. Raises AlreadyExists, Rejected, NotFound (the namespace) …"""
+        """Create an object and return it. Raises AlreadyExists, or NotFound if the namespace does not exist."""
         return await self._send_with_retries(
             Call("POST", self._path(manifest["kind"]), body=manifest)
         )
 
     async def get(self, kind: str, name: str) -> Body:
-        """One object. Raises NotFound …"""
+        """Return an object. Raises NotFound."""
         return await self._send_with_retries(Call("GET", self._path(kind, name)))
 
     async def patch(self, kind: str, name: str, change: Body, part: str = "") -> Body:
-        """Change some fields (lists by their merge keys). `part` is a subresource. Raises NotFound …"""
+        """Change some fields; lists are merged by their merge keys. `part` is a subresource. Raises NotFound."""
         path = self._path(kind, name) + (f"/{part}" if part else "")
         return await self._send_with_retries(Call("PATCH", path, body=change, form=_MERGE))
 
@@ -118,7 +124,10 @@ class Api:
         *,
         where: Mapping[str, str],
     ) -> Body:
-        """Add entries to a map of an object. Raises Rejected unless it has all the labels `where`, NotFound …"""
+        """Add entries to the map `field` of an object.
+
+        Raises NotFound, and Rejected if the object does not have all the labels `where`.
+        """
         labels = [_operation("test", f"metadata/labels/{_escaped(n)}", v) for n, v in where.items()]
         added = [_operation("add", f"{field}/{_escaped(n)}", v) for n, v in values.items()]
         call = Call("PATCH", self._path(kind, name), body=[*labels, *added], form=_OPERATIONS)
@@ -127,12 +136,15 @@ class Api:
     async def delete(
         self, kind: str, name: str, *, grace: int | None = None, uid: str = ""
     ) -> Body:
-        """Begin to delete an object and its dependents. Raises NotFound, also if its uid is not `uid` …"""
+        """Begin to delete an object and its dependents. Raises NotFound, also if its uid is not `uid`.
+
+        `grace` is in seconds; None means the grace period of the object.
+        """
         options = {"propagationPolicy": "Background", **_options(grace, uid)}
         return await self._send_with_retries(Call("DELETE", self._path(kind, name), body=options))
 
     async def evict(self, pod: str, *, grace: int | None = None, uid: str = "") -> None:
-        """Delete a pod if disruption budgets allow it. Raises Throttled if they do not, NotFound …"""
+        """Delete a pod if disruption budgets allow it. Raises Throttled if they do not, and NotFound."""
         eviction = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -144,7 +156,7 @@ class Api:
         )
 
     async def pages(self, kind: str, query: Mapping[str, str]) -> AsyncIterator[Page]:
-        """List all objects of a kind. Raises Expired if it took too long, Unavailable …"""
+        """List all objects of a kind, page by page. Raises Expired if listing took too long."""
         token = ""
         while True:
             more = {"continue": token} if token else {}
@@ -159,7 +171,7 @@ class Api:
     async def changes(
         self, kind: str, query: Mapping[str, str], version: str, seconds: float
     ) -> AsyncGenerator[tuple[str, Body], None]:
-        """Watch changes since `version`. Raises Expired, Unavailable …"""
+        """Watch changes since `version` for `seconds`. Raises Expired if `version` is too old."""
         parameters = {
             **query,
             "watch": "true",
@@ -177,7 +189,7 @@ class Api:
                 yield event["type"], event["object"]
 
     async def retry_forever(self, act: Callable[[], Awaitable[T]]) -> T:
-        """Retry `act` for as long as the API server is unavailable. Raises errors that a retry cannot resolve."""
+        """Call `act` until it succeeds or raises an error that a retry cannot resolve. Return its result."""
         pause = _FIRST_PAUSE
         while True:
             try:

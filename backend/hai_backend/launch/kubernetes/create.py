@@ -1,4 +1,7 @@
-"""Creates the objects of a run: first the owner, then all others in parallel. Keeps objects that already exist."""
+"""Creates the objects of a run: the owner, then all others except the pods, then the pods.
+
+Objects that already exist are kept.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +34,14 @@ from hai_backend.launch.manifests.settings import ClusterSettings
 from hai_backend.launch.request import RunRequest
 from hai_backend.watch.source import Body
 
-_UNPROCESSABLE = 422  # the labels of the object are not the expected ones
+_UNPROCESSABLE = 422  # the response if the labels of the object are not the expected ones
 
 
 class ObjectCreator:
-    """Calls `on_pod` for every pod that exists, `on_failure` for every rank whose creation failed, with the reason, and
-    `on_owner` with the uid of each run's owner.
+    """Creates objects and reports the results with callbacks.
+
+    It calls `on_owner` with the uid of each run's owner, `on_pod` for every pod that exists, and `on_failure`, with the
+    reason, for every rank whose pod could not be created.
     """
 
     def __init__(
@@ -54,7 +59,7 @@ class ObjectCreator:
         self._on_owner = on_owner
 
     async def create_run(self, run: RunRequest, ranks: Sequence[RankLaunch]) -> None:
-        """All ranks belong to this run. Waits while the API server is unavailable."""
+        """Create the objects of `ranks`, which belong to this run. Waits while the API server is unavailable."""
         try:
             pod_manifests = await self._create_all_but_pods(run, ranks)
         except (Invalid, Rejected, NotFound, NameConflict) as error:
@@ -66,7 +71,7 @@ class ObjectCreator:
     async def _create_all_but_pods(
         self, run: RunRequest, ranks: Sequence[RankLaunch]
     ) -> list[Manifest]:
-        """Create all other objects, and return the manifests of the pods."""
+        """Create the owner and all other objects except the pods. Return the manifests of the pods."""
         uid = await self._create(owner(run, self._settings))
         self._on_owner((run.task_id, run.run), uid)
         manifests = objects(run, ranks, self._settings, uid)
@@ -76,7 +81,7 @@ class ObjectCreator:
         return pods
 
     async def _create(self, manifest: Manifest) -> str:
-        """Create an object or use the existing one; returns its uid."""
+        """Create an object or use the existing one. Return its uid."""
         try:
             body = await self._api.retry_forever(lambda: self._api.create(manifest))
         except AlreadyExists:
@@ -86,7 +91,7 @@ class ObjectCreator:
         return uid
 
     async def _existing(self, manifest: Manifest) -> Body:
-        """The existing object of this name. Raises NameConflict if it is not ours …"""
+        """Return the existing object with this name. Raises NameConflict if it is not ours."""
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         body = await self._api.retry_forever(lambda: self._api.get(kind, name))
         if not is_ours(body, identifying_labels(manifest)):
@@ -94,9 +99,9 @@ class ObjectCreator:
         return body
 
     async def _add_to_secret(self, secret: Manifest) -> Body:
-        """Add to the run's Secret, which other ranks may have created.
+        """Add the data to the run's Secret, which an earlier request for other ranks may have created.
 
-        We may not read Secrets, so the API server compares the labels.
+        The server has no permission to read Secrets, so the API server compares the labels.
         """
         name, labels = secret["metadata"]["name"], identifying_labels(secret)
         try:
@@ -121,7 +126,7 @@ class ObjectCreator:
     async def _use_existing_pod(self, key: RankKey, manifest: Manifest) -> None:
         try:
             self._on_pod(key, await self._existing(manifest))
-        except ApiError as error:  # not ours, or deleted meanwhile
+        except ApiError as error:  # the pod is not ours, or was deleted meanwhile
             self._on_failure(key, _error_text(error))
 
 
@@ -134,7 +139,10 @@ def _error_text(error: Exception) -> str:
 
 
 def name_conflict(manifest: Manifest, found: Body | None = None) -> NameConflict:
-    """The error for an object that has the name of ours. `found` None: it may not be read."""
+    """Return the error for an object that is not ours but has the name of `manifest`.
+
+    `found` is that object; None if the server has no permission to read it.
+    """
     description = f"{manifest['kind']} {manifest['metadata']['name']}"
     return NameConflict(
         f"the namespace {manifest['metadata']['namespace']} has a {description} already, {_owner_text(found)}: let each"

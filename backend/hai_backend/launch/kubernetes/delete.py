@@ -27,7 +27,7 @@ _PREEMPTED: Body = {
 
 
 class PodDeleter:
-    """Deletes pods as the options say: evicted first, marked as preempted, with a grace period."""
+    """Deletes pods. The options determine whether it marks them as preempted and evicts them, and the grace period."""
 
     def __init__(self, api: Api, cluster: ClusterSettings, options: Options) -> None:
         self._api = api
@@ -35,7 +35,10 @@ class PodDeleter:
         self._options = options
 
     async def delete_pod(self, delete_pod: DeletePod) -> Body | None:
-        """The pod being deleted; None if there is none. Waits while the API server is unavailable."""
+        """Begin to delete a pod. Return the pod, or None if it does not exist any more.
+
+        Waits while the API server is unavailable.
+        """
         name = pod_name(delete_pod.key)
         try:
             uid = delete_pod.uid or await self._uid_of_pod(delete_pod.key)
@@ -49,10 +52,10 @@ class PodDeleter:
             )
         except NotFound:
             return None
-        return body if body.get("kind") == "Pod" else None  # a Status: it was deleted at once
+        return body if body.get("kind") == "Pod" else None  # else it was deleted at once
 
     async def _uid_of_pod(self, key: RankKey) -> str:
-        """The uid of a pod that no watch has shown yet. Raises NotFound, also if the pod is not ours."""
+        """Return the uid of a pod that no watch has shown yet. Raises NotFound, also if the pod is not ours."""
         name, labels = pod_name(key), run_labels(self._cluster, key.task_id, key.run, key.rank)
         return _uid(await self._api.retry_forever(lambda: self._api.get("Pod", name)), labels)
 
@@ -77,7 +80,10 @@ class PodDeleter:
 
 
 class GarbageCollector:
-    """Deletes the owners of ended runs, and with them all objects of these runs. `is_needed`: the run has not ended."""
+    """Deletes the owners of ended runs, and thereby all objects of these runs.
+
+    `is_needed` returns whether a run still has ranks, or whether they are being created.
+    """
 
     def __init__(
         self, api: Api, cluster: ClusterSettings, is_needed: Callable[[Run], bool]
@@ -90,7 +96,10 @@ class GarbageCollector:
         self._uids: dict[Run, str] = {}
 
     async def load_owners(self) -> frozenset[Run]:
-        """Runs that have an owner: their launch had begun. Waits while the API server is unavailable."""
+        """List the owners, and return their runs, whose launch has therefore begun.
+
+        Waits while the API server is unavailable.
+        """
         while True:
             try:
                 self._uids = await self._api.retry_forever(self._owners)
@@ -99,7 +108,7 @@ class GarbageCollector:
                 log.info("owners are listed again")
 
     def owner_created(self, run: Run, uid: str) -> None:
-        """The owner of a run exists."""
+        """Record the uid of the owner of a run."""
         self._uids[run] = uid
 
     async def delete_owner(self, run: Run) -> None:
@@ -116,7 +125,10 @@ class GarbageCollector:
             log.warning("a run's objects were not deleted yet", run=run, why=str(error))
 
     async def collect(self) -> None:
-        """Delete owners that were unneeded at the last call and still are: a server died before it deleted them."""
+        """Delete owners that were not needed at the previous call and are not needed now.
+
+        Such owners are left when a server ends before it has deleted them.
+        """
         try:
             found = await self._owners()
         except (Broken, Expired, ApiError) as error:
@@ -142,7 +154,7 @@ class GarbageCollector:
 
 
 def _uid(body: Body, labels: Mapping[str, str]) -> str:
-    """The uid of an object. Raises NotFound if it is not ours."""
+    """Return the uid of an object. Raises NotFound if it is not ours."""
     if not is_ours(body, labels):
         raise NotFound(f"{body['metadata']['name']} is not of this installation")
     uid: str = body["metadata"]["uid"]

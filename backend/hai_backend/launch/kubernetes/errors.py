@@ -1,14 +1,16 @@
-"""Error responses of the API server, by what to do next.
+"""Error responses of the API server. There is one class for each way to handle an error.
+
 
 ApiError
 ├── AlreadyExists   read the existing object
 ├── NotFound        the object does not exist
-├── NameConflict    an object that is not ours has the name: report it, and keep the object
-├── Rejected        the request can never succeed: report it
+├── NameConflict    an object that is not ours has the name: report the error, and keep the object
+├── Rejected        the request can never succeed: report the error
 ├── Conflict        a concurrent change: retry
 ├── Throttled       retry after `seconds`
 └── Unavailable     retry a little later (a lost connection, a server error, a timeout)
-watch.source.Expired: the version is too old, list again
+
+`watch.source.Expired` means that the version is too old: list the objects again.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from hai_backend.watch.source import Broken, Expired
 
 
 class ApiError(Exception):
-    """`code` is the HTTP status, 0 where there was no answer."""
+    """A request failed. `code` is the HTTP status; 0 if there was no response."""
 
     def __init__(self, message: str, code: int = 0) -> None:
         super().__init__(message)
@@ -58,7 +60,7 @@ class Unavailable(ApiError, Broken):
 
 
 def error_from(code: int, body: bytes, retry_after: str = "") -> ApiError | Expired:
-    """The error for a response."""
+    """Return the error for a response. `retry_after` is the header of that name."""
     status = _status(body)
     message = str(status.get("message") or f"the API server answered {code}")
     details = status.get("details") or {}
@@ -76,7 +78,7 @@ def error_from(code: int, body: bytes, retry_after: str = "") -> ApiError | Expi
             return Expired(message)
         case 429:
             return Throttled(message, seconds)
-        case 401 | 408:  # tokens are renewed
+        case 401 | 408:  # the next request may have a renewed token
             return Unavailable(message, code)
         case _ if code >= 500:
             return Unavailable(message, code)

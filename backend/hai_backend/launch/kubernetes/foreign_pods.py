@@ -1,6 +1,6 @@
-"""Subtracts from each node what pods of others request there. Pure.
+"""Subtracts from each node the resources that foreign pods request there. Pure.
 
-Labels and namespace tell whether a pod is ours. As for kubelets, a pod counts from when it is bound to a node until
+The labels and the namespace show whether a pod is ours. As in a kubelet, a pod counts from its binding to a node until
 none of its containers runs.
 """
 
@@ -22,7 +22,7 @@ Amounts = Mapping[str, Decimal]
 
 @dataclass(frozen=True, slots=True)
 class ForeignPod:
-    """`requests`: resources and amounts, by name; empty for pods of ours and pods that have finished."""
+    """The requests of a pod: resource names with amounts. They are empty for our pods and for finished pods."""
 
     node: str
     requests: tuple[tuple[str, Decimal], ...] = ()
@@ -33,7 +33,7 @@ _NOTHING = ForeignPod("")
 
 @dataclass(frozen=True, slots=True)
 class NodeReserve:
-    """What operators reserve of a whole node for other pods, and the resource names of GPUs and GPU slices."""
+    """The part of a whole node that operators reserve for other pods, and the resource names of GPUs and GPU slices."""
 
     cpus: float = 1.0
     memory_bytes: int = 2 * _GIB
@@ -49,7 +49,7 @@ class ForeignUsage:
         self._requested: dict[str, dict[str, Decimal]] = {}
 
     def changed(self, before: ForeignPod | None, after: ForeignPod | None) -> None:
-        """A pod before and after a change; None: it did not or does not exist."""
+        """Count the change of a pod. `before` or `after` is None if the pod did not exist then."""
         for pod, sign in ((before, -1), (after, 1)):
             if pod is not None and pod.requests:
                 totals = self._requested.setdefault(pod.node, {})
@@ -57,7 +57,10 @@ class ForeignUsage:
                     totals[name] = totals.get(name, Decimal()) + sign * amount
 
     def subtract_from(self, observed: ObservedNode) -> Node:
-        """The node with what foreign pods leave. If they leave nothing of a resource, the node takes no new work."""
+        """Return the node without the resources that foreign pods request.
+
+        If nothing of a resource is left, the node takes no new work.
+        """
         node, totals = observed.node, self._requested.get(observed.name)
         if not totals or not any(totals.values()):
             return node
@@ -67,7 +70,7 @@ class ForeignUsage:
         )
         usage = self._usage_text(node, observed.exact_cpus, cpu, memory, gpu)
         cpus = int(observed.exact_cpus - cpu)
-        # In steps, so that small changes do not count.
+        # In steps of 1 GiB, so that small changes are ignored.
         free_memory = node.memory_bytes - ceil(memory / _GIB) * _GIB
         gpus = node.gpus - gpu
         if (
@@ -85,7 +88,7 @@ class ForeignUsage:
         )
 
     def _exceeds_reserve(self, cpu: Decimal, memory: Decimal, gpu: int) -> bool:
-        """Whether they use more than operators have reserved."""
+        """Return whether foreign pods request more than operators have reserved."""
         reserve = self._reserve
         return cpu > Decimal(reserve.cpus) or memory > reserve.memory_bytes or gpu > 0
 
@@ -102,7 +105,10 @@ class ForeignUsage:
 
 
 def read_foreign(body: Body, ours: Mapping[str, str], namespace: str) -> ForeignPod:
-    """What a pod requests on its node; nothing if it is ours (has these labels, in this namespace)."""
+    """Return the requests of a pod on its node. They are empty if the pod is ours, finished, or not bound to a node.
+
+    A pod is ours if it is in `namespace` and has the labels `ours`.
+    """
     meta, spec = body["metadata"], body.get("spec") or {}
     node, phase = spec.get("nodeName", ""), (body.get("status") or {}).get("phase")
     is_ours = (
@@ -114,7 +120,11 @@ def read_foreign(body: Body, ours: Mapping[str, str], namespace: str) -> Foreign
 
 
 def effective_requests(spec: Body) -> dict[str, Decimal]:
-    """What a kubelet reserves: the larger of containers plus sidecars and the peak during start, plus overhead."""
+    """Return the resources that a kubelet reserves for a pod.
+
+    These are the larger of two sums, plus the overhead: all containers with all sidecars, or the largest init container
+    with the sidecars that start before it. Requests of the pod as a whole override these sums.
+    """
     running = _sum(map(_requests, spec.get("containers") or ()))
     sidecars: dict[str, Decimal] = {}
     start: dict[str, Decimal] = {}
@@ -126,7 +136,7 @@ def effective_requests(spec: Body) -> dict[str, Decimal]:
         start = _largest(start, _sum((sidecars, requests)))
     pod_level = _amounts(
         (spec.get("resources") or {}).get("requests") or {}
-    )  # of the pod as a whole
+    )  # requests of the whole pod
     total = {**_largest(_sum((running, sidecars)), start), **pod_level}
     return _sum((total, _amounts(spec.get("overhead") or {})))
 

@@ -1,4 +1,4 @@
-"""The launcher of a Kubernetes cluster: passes changes of the watches to `Ranks` and executes the resulting actions."""
+"""The launcher of a Kubernetes cluster. It passes changes from the watches to `Ranks` and executes the actions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from hai_backend.watch.nodes import ObservedNode
 from hai_backend.watch.source import ADDED, MODIFIED, Body
 
 log = structlog.get_logger(__name__)
-_BATCH_SECONDS = 0.2  # changes of nodes within it are reported together
+_BATCH_SECONDS = 0.2  # changes of nodes within this time are reported together
 
 
 class KubernetesLauncher:
@@ -93,7 +93,10 @@ class KubernetesLauncher:
         self._reported_nodes = NodeList(())
 
     async def start(self, ranks: Sequence[RankLaunch]) -> None:
-        """See Launcher. Returns when every pod exists or was reported as failed; waits for the API server."""
+        """See Launcher. Returns when every pod exists or was reported as failed.
+
+        Waits while the API server is unavailable.
+        """
         await self._synced.wait()
         missing = [rank for rank in ranks if rank.key not in self._ranks and self._has_node(rank)]
         if not missing:
@@ -124,7 +127,7 @@ class KubernetesLauncher:
             yield event
 
     async def _start_watches(self) -> frozenset[Run]:
-        """Runs whose launch had begun."""
+        """Start the watches. Return the runs whose launch has begun. Raises Unavailable if access is refused."""
         try:
             await self._watches.start()
             return await self._collector.load_owners()
@@ -151,7 +154,7 @@ class KubernetesLauncher:
         self._events.put_nowait(LaunchFailed(rank.key, reason, unschedulable=True))
         return False
 
-    # observations
+    # Observations.
 
     def _nodes_changed(self, changes: Sequence[Change[ObservedNode]]) -> None:
         observed = [
@@ -177,7 +180,7 @@ class KubernetesLauncher:
             if not (
                 change.before is not None and change.before.finished and change.after is not None
             )
-        ]  # a finished pod has been reported
+        ]  # the end of a finished pod is already reported
         self._execute(self._ranks.pods_changed(relevant, self._now()))
 
     def _warned(self, changes: Sequence[Change[PodWarning]]) -> None:
@@ -190,7 +193,7 @@ class KubernetesLauncher:
         self._spawn(self._collector.collect())
 
     def _pod_created(self, key: RankKey, body: Body) -> None:
-        """A created pod; the watch may have shown it before."""
+        """Process a pod that was created. The watch may already have shown it."""
         self._pod_observed(key, ADDED, body)
 
     def _pod_observed(self, key: RankKey, kind: str, body: Body) -> None:
@@ -203,13 +206,13 @@ class KubernetesLauncher:
             self._execute(self._ranks.pod_missing(key, self._now()))
         elif change is None or self._ranks.has_no_pod(
             key
-        ):  # killed again when its pod was over already
+        ):  # the rank was killed again after its pod had finished
             self._execute(self._ranks.pod_changed(uid, cached, self._now()))
 
     def _creation_failed(self, key: RankKey, reason: str) -> None:
         self._execute(self._ranks.creation_failed(key, reason))
 
-    # actions
+    # Actions.
 
     def _execute(self, actions: Iterable[Action]) -> None:
         for action in actions:
@@ -253,12 +256,12 @@ class KubernetesLauncher:
             log.error("a change of the cluster failed", why=repr(error))
 
     def _set_timer(self) -> None:
-        """Set the timer once per iteration of the loop: a thousand ranks may be killed in a row."""
+        """Set the timer at most once per iteration of the event loop: a thousand ranks may be killed at once."""
         if self._timer_update is None:
             self._timer_update = asyncio.get_running_loop().call_soon(self._set_timer_now)
 
     def _set_timer_now(self) -> None:
-        """To the next time at which time alone changes something."""
+        """Set the timer to the next time at which the state of a rank or node changes without an event."""
         self._timer_update = None
         deadlines = (at for at in self._nodes.deadlines() if at > self._now())
         due = min(self._ranks.due(), *deadlines, math.inf)

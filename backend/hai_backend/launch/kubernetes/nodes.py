@@ -1,8 +1,9 @@
-"""The state of nodes over time: since when a node is silent, when it counts as lost, and when to trust its pods. Pure.
+"""The state of nodes over time: since when a node is not ready, and when it counts as lost. Pure.
+
 
 The pods of a dead node stay in the API server, and the object of a pod may be deleted while its containers still run.
-So the state of pods on a silent node is trusted only `fence_after` seconds after the node was lost and after the rank
-may have renewed its lease for the last time. By then every agent whose lease was not renewed has ended.
+So the state of the pods of an unready node is trusted only `fence_after` seconds after two events: the node counted as
+lost, and the rank could renew its lease for the last time. By then, every agent whose lease was not renewed has ended.
 """
 
 from __future__ import annotations
@@ -23,20 +24,20 @@ from hai_backend.watch.nodes import ObservedNode
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds. `fence_after` 0: agents never end by themselves, so time alone never proves that one has ended."""
+    """Timeouts in seconds. If `fence_after` is 0, agents never end by themselves, so no timeout proves their end."""
 
-    lost_after: float = 30.0  # a node that is not ready for so long counts as lost
-    fence_after: float = FENCE_SECONDS  # so long after that, nothing runs there
-    settle: float = (
-        KUBELET_SETTLE_SECONDS  # a recovered node ends within it what it should have ended
-    )
-    forced_delete: float = FORCED_DELETE_SECONDS  # a pod deleted by force may run for so long
-    suspect_pause: float = (
-        60.0  # a node that refused a pod gets no work; doubles with each refusal …
-    )
-    suspect_pause_max: float = 900.0  # … up to this
-    reserve: NodeReserve = field(default_factory=NodeReserve)  # of a whole node, for other pods
-    transient_failure: float = 30.0  # a mount or image that fails for so long has failed
+    lost_after: float = 30.0  # a node that is unready for longer counts as lost
+    fence_after: float = FENCE_SECONDS  # after this further time, no agent runs on the node
+    # a recovered node needs so long to terminate deleted pods
+    settle: float = KUBELET_SETTLE_SECONDS
+    # a pod that was deleted by force may run for so long
+    forced_delete: float = FORCED_DELETE_SECONDS
+    # for so long, a node that refused a pod gets no work; it doubles with each refusal …
+    suspect_pause: float = 60.0
+    suspect_pause_max: float = 900.0  # … up to this limit
+    # the part of a whole node for other pods
+    reserve: NodeReserve = field(default_factory=NodeReserve)
+    transient_failure: float = 30.0  # a transient failure that lasts so long is final
 
 
 @dataclass(slots=True)
@@ -48,7 +49,7 @@ class _NodeRecord:
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """The newest of `count` consecutive refusals of pods by a node."""
+    """The latest refusal of a pod by a node. It is the last of `count` consecutive refusals."""
 
     pod: str  # its uid
     why: str
@@ -57,12 +58,12 @@ class _Refusal:
 
 
 class Nodes:
-    """Times are of one steady clock."""
+    """The states of all nodes. Times are those of one monotonic clock."""
 
     def __init__(self, timeouts: Timeouts) -> None:
         self._timeouts = timeouts
         self._records: dict[str, _NodeRecord] = {}
-        self._silent_since: dict[str, float] = {}  # since when
+        self._silent_since: dict[str, float] = {}
         self._refusals: dict[str, _Refusal] = {}
         self.foreign = ForeignUsage(timeouts.reserve)
 
@@ -90,21 +91,21 @@ class Nodes:
         return True
 
     def pod_refused(self, name: str, pod: str, why: str, now: float) -> None:
-        """A node refused a pod: something unknown uses its resources, so it gets no new work for a while."""
+        """Record that a node refused a pod. Something unknown uses its resources, so it gets no work for a while."""
         before = self._refusals.get(name)
         if before is not None and before.pod == pod:
-            return  # reported before
+            return  # already recorded
         count = before.count + 1 if before is not None else 1
         timeouts = self._timeouts
         pause = min(timeouts.suspect_pause_max, timeouts.suspect_pause * 2.0 ** min(count - 1, 16))
         self._refusals[name] = _Refusal(pod, why, now + pause, count)
 
     def pod_accepted(self, name: str) -> None:
-        """A pod has started on the node."""
+        """Record that a pod has started on the node."""
         self._refusals.pop(name, None)
 
     def is_untrusted(self, name: str) -> bool:
-        """Whether the reported state of its pods may be outdated."""
+        """Return whether the reported state of the node's pods may be outdated."""
         return name in self._silent_since or (name != "" and name not in self._records)
 
     def trusted_at(
@@ -114,25 +115,25 @@ class Nodes:
         renewed_until: float = -math.inf,
         fence_after: float = 0.0,
     ) -> float:
-        """When a state of a pod there that was reported at `since` may be trusted.
+        """Return when the state of a pod on the node, reported at `since`, may be trusted.
 
-        `renewed_until`: when the lease of its rank may have been renewed for the last time. `fence_after`: the value of
-        the rank's agent; the longer of this and the setting counts.
+        `renewed_until` is when the lease of the pod's rank may have been renewed for the last time. `fence_after` is
+        the value that the rank's agent uses; the longer of this value and the setting counts.
         """
         record = self._records.get(name)
         if record is None:
-            return since  # it was removed from the cluster: there is no such machine
+            return since  # the node was removed from the cluster, so the machine does not exist
         if record.unready_since is not None:
             fence = max(self._timeouts.fence_after or math.inf, fence_after)
             return max(record.unready_since + self._timeouts.lost_after, renewed_until) + fence
         return since if since >= record.ready_since else record.ready_since + self._timeouts.settle
 
     def now(self, now: float) -> tuple[Node, ...]:
-        """The nodes as they are reported to the server."""
+        """Return the nodes as they are reported to the server at the time `now`."""
         return tuple(self._as_node(record, now) for record in self._records.values())
 
     def deadlines(self) -> Iterator[float]:
-        """When time alone changes nodes: silent ones count as lost, suspect ones get work again."""
+        """Yield the times at which nodes change without an event: unready nodes count as lost, refusals expire."""
         yield from (since + self._timeouts.lost_after for since in self._silent_since.values())
         yield from (refusal.until for refusal in self._refusals.values())
 

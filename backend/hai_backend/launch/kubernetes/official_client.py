@@ -1,7 +1,8 @@
-"""A Transport that uses the official client, for kubeconfigs, in-cluster accounts, certificates and token renewal.
+"""A Transport that uses the official Python client of Kubernetes.
 
-It does not use the models of that client, because decoding a pod with them takes 0.6 ms, 50 times as long as plain
-JSON. The client takes half a second to import, so it is imported with the first request.
+That client reads kubeconfigs and service accounts, and handles certificates and token renewal. Its models are not used,
+because decoding a pod with them takes 0.6 ms, 50 times as long as plain JSON. Importing the client takes half a second,
+so it is imported with the first request.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _CONNECTION_ERRORS = (aiohttp.ClientError, TimeoutError, OSError)
 
 
 class OfficialTransport:
-    """Implements Transport. `kubeconfig` empty: the service account of the pod that this server runs in."""
+    """Implements Transport. An empty `kubeconfig` means the service account of the server's pod."""
 
     def __init__(self, kubeconfig: str = "", context: str = "") -> None:
         self._kubeconfig = kubeconfig
@@ -59,7 +60,7 @@ class OfficialTransport:
         except (
             *_CONNECTION_ERRORS,
             ValueError,
-        ) as error:  # ValueError: a line longer than the buffer
+        ) as error:  # ValueError means that a line is longer than the buffer
             raise Unavailable(f"the stream broke: {_error_text(error)}") from error
         finally:
             response.close()
@@ -103,10 +104,10 @@ class OfficialTransport:
         return ApiClient(configuration=settings)
 
     async def _load(self, settings: Any) -> None:
-        """Raises Invalid if the kubeconfig or the service account cannot be used."""
+        """Load the address and the credentials. Raises Invalid if the kubeconfig or service account cannot be used."""
         from kubernetes.aio import config
 
-        load: Any = config  # it has no annotations
+        load: Any = config  # the module has no type annotations
         try:
             if self._kubeconfig:
                 await load.load_kube_config(

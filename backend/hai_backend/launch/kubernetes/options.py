@@ -18,17 +18,17 @@ from hai_backend.launch.manifests.settings import ClusterSettings, Toleration
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Times are seconds."""
+    """The settings that control how the launcher uses the cluster. Times are in seconds."""
 
-    kubeconfig: str = ""  # empty: the service account of the server's pod
+    kubeconfig: str = ""  # if empty, the service account of the server's pod
     context: str = ""
-    node_selector: str = ""  # selects the nodes to use, as `pool=hai`; empty: all nodes
+    node_selector: str = ""  # selects the nodes to use, for example `pool=hai`; if empty, all nodes
     zone_label: str = "hai.dev/zone"
-    topology_labels: tuple[str, ...] = ()  # leaf switch first
+    topology_labels: tuple[str, ...] = ()  # the label of the leaf switch first
     relist_seconds: float = 300.0
-    lost_after: float = 30.0  # a node that is not ready for so long is lost
-    trouble_within: float = 30.0  # a pod that cannot start for so long has failed
-    kill_grace: float = 5.0  # of agents that are killed
+    lost_after: float = 30.0  # a node that is not ready for longer counts as lost
+    trouble_within: float = 30.0  # a pod that cannot start for longer has failed
+    kill_grace: float = 5.0  # the grace period of agents that are killed
     evict: bool = False  # use the Eviction API, which respects disruption budgets
     mark_preempted: bool = True  # set the condition DisruptionTarget on preempted pods
 
@@ -43,7 +43,10 @@ _DERIVED = {
 
 
 def read(table: Mapping[str, Any], base: Mapping[str, Any]) -> tuple[ClusterSettings, Options]:
-    """`base`: values from the server's other settings; the table overrides them. Raises Invalid with all violations."""
+    """Return the settings in the table. `base` has values from the server's other settings; the table overrides them.
+
+    Raises Invalid with all violations.
+    """
     kinds = {**_kinds(ClusterSettings), **_kinds(Options)}
     violations = [*_violations(table, kinds)]
     if violations:
@@ -59,7 +62,7 @@ def read(table: Mapping[str, Any], base: Mapping[str, Any]) -> tuple[ClusterSett
 
 
 def _missing(settings: ClusterSettings) -> Iterator[Violation]:
-    """Violations of settings whose types are right."""
+    """Yield the violations of settings that have the right types."""
     if not settings.agent_image and not settings.agent_path:
         message = "is needed (the image that brings the agent), or agent_path"
         yield Violation("kubernetes.agent_image", message)

@@ -1,4 +1,4 @@
-"""Explains in sentences for users why a pod does not run or has ended.
+"""Explains to users why a pod does not run or has ended.
 
 The keys of the tables are what Kubernetes reports: reasons of pods, of containers, and of warning Events.
 """
@@ -13,18 +13,18 @@ from hai_backend.watch.source import Body
 
 
 class CauseKind(Enum):
-    """What is at fault, and so whether another try helps."""
+    """What caused the failure. It determines whether another try may succeed."""
 
-    TASK = auto()  # the task or the settings: it would fail again anywhere
-    NODE = auto()  # the node: it may run on another one
-    TASK_ON_NODE = auto()  # this task on this node: other tasks may run there
-    TRANSIENT = auto()  # may resolve itself: counts if it lasts
-    TERMINATED = auto()  # it ran and was terminated
+    TASK = auto()  # the task or the settings; it would fail again on every node
+    NODE = auto()  # the node; the task may run on another one
+    TASK_ON_NODE = auto()  # the combination of task and node; other tasks may run on the node
+    TRANSIENT = auto()  # the failure may resolve itself; it counts only if it lasts
+    TERMINATED = auto()  # no failure to start; the pod ran and was terminated
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why a pod does not run, in a sentence for users."""
+    """The reason why a pod does not run or has ended. `text` is a sentence for users."""
 
     kind: CauseKind
     text: str
@@ -109,17 +109,17 @@ _PULLS = ("Failed to pull image", "Error: ErrImagePull", "Error: ImagePullBackOf
 
 
 def cause_of(status: Body) -> Cause | None:
-    """What is wrong with a pod of this status; None if nothing is."""
+    """Return the reason why a pod with this status does not run or has ended; None if the status shows no failure."""
     return next(_causes(status), None)
 
 
 def cause_of_event(event: Body) -> Cause | None:
-    """What a warning Event of a pod means; always transient."""
+    """Return the cause that a warning Event of a pod reports, which is always transient; None for other events."""
     reason, message = event.get("reason", ""), event.get("message", "")
     text = _WARNINGS.get(reason)
     if text is None or event.get("type") != "Warning":
         return None
-    if reason == "Failed" and message.startswith(_PULLS):  # kubelets use one reason for both
+    if reason == "Failed" and message.startswith(_PULLS):  # Failed is also used for containers
         text = "the image cannot be pulled"
     return Cause(CauseKind.TRANSIENT, _with_detail(text)(message))
 
@@ -138,7 +138,7 @@ def _causes(status: Body) -> Iterator[Cause]:
 
 
 def _rejected(status: Body) -> Iterator[Cause]:
-    """The node refused the pod, or the cluster terminates it."""
+    """Yield the causes if the node refused the pod or the cluster terminates it."""
     reason, message = status.get("reason", ""), status.get("message", "")
     if status.get("phase") == "Failed":
         if reason.startswith(_OUT_OF):
@@ -197,6 +197,6 @@ def _unscheduled(status: Body) -> Iterator[Cause]:
 
 
 def _short(message: str) -> str:
-    """As one line of at most 300 characters."""
+    """Return the message as one line of at most 300 characters."""
     line = " ".join(message.split())
     return line if len(line) <= 300 else f"{line[:300]}…"

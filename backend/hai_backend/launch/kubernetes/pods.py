@@ -15,12 +15,13 @@ _FINISHED_PHASES = ("Succeeded", "Failed")
 
 @dataclass(frozen=True, slots=True)
 class ObservedPod:
-    """`finished`: none of its containers runs any more. `cause`: why it does not run or has ended.
+    """The observed state of a pod.
 
-    `has_address`: its volumes are mounted and its network is set up. `started`: its agent has begun to run.
+    `finished` means that none of its containers runs any more, `has_address` that its volumes are mounted and its
+    network is set up, and `started` that its agent has begun to run. `cause` is why it does not run or has ended.
     """
 
-    key: RankKey | None  # None: not a rank
+    key: RankKey | None  # None if the pod is not that of a rank
     uid: str
     name: str
     node: str
@@ -29,13 +30,12 @@ class ObservedPod:
     started: bool
     deleting: bool
     cause: Cause | None
-    fence_after: float = (
-        0.0  # seconds after which its agent ends without a server, at the latest; 0: not known
-    )
+    # seconds without a server after which its agent ends at the latest; 0 if not known
+    fence_after: float = 0.0
 
 
 def read_pod(body: Body) -> ObservedPod:
-    """The facts about a pod."""
+    """Return the facts about a pod."""
     meta, status = body["metadata"], body.get("status") or {}
     return ObservedPod(
         key=key_of(meta.get("labels") or {}),

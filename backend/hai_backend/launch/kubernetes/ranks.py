@@ -1,7 +1,7 @@
-"""The state of every rank that has pods, and what the launcher must do when a pod or a node changes. Pure.
+"""The state of every rank, and the actions that the launcher must perform when a pod or a node changes. Pure.
 
-A rank is in the table from the moment its pod is to be created until nothing of it can run any more. Time is an
-argument of every method.
+A rank is in the table from just before its pod is created until no process of it can run any more. Times are arguments
+of the methods.
 """
 
 from __future__ import annotations
@@ -32,24 +32,27 @@ Run = tuple[int, int]  # task, number
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Report an event to the server."""
+    """The action to report an event to the server."""
 
     event: LauncherEvent
 
 
 @dataclass(frozen=True, slots=True)
 class DeletePod:
-    """Delete the pod. `force`: its node is dead, so no kubelet would confirm the deletion."""
+    """The action to delete the pod of a rank.
+
+    `force` is set if the node is lost, because no kubelet can confirm the deletion.
+    """
 
     key: RankKey
-    uid: str = ""  # empty: not observed yet
+    uid: str = ""  # empty if the pod was not observed yet
     force: bool = False
     preempted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteOwner:
-    """The last rank has terminated: delete the owner of the run's objects."""
+    """The action to delete the owner of a run's objects, because the last rank has terminated."""
 
     run: Run
 
@@ -59,23 +62,23 @@ Action = Report | DeletePod | DeleteOwner
 
 @dataclass(slots=True)
 class Rank:
-    """The state of one rank. `uid` is that of its newest pod; empty: none was observed."""
+    """The state of one rank. `uid` is that of its newest pod; empty if no pod was observed."""
 
     key: RankKey
     node: str
     uid: str = ""
-    # the first request to kill it: its lease is not renewed from then on
+    # the first request to kill it; its lease is not renewed after this time
     kill_requested_at: float = math.inf
-    fence_after: float = 0.0  # the value of its agent; the setting may be shorter by now
+    fence_after: float = 0.0  # the value that its agent uses; the setting may be shorter by now
     exited: bool = False  # its agent has reported that its program has ended
     deleting: bool = False
     failure: LaunchFailed | None = None
     transient_cause: Cause | None = None
     transient_since: float = 0.0
-    has_address: bool = False  # its volumes are mounted: earlier warnings no longer count
+    has_address: bool = False  # its volumes are mounted, so earlier warnings no longer count
     ran: bool = False
-    finished_at: float | None = None  # no running pod of it is visible since then
-    vanished: bool = False  # its pod was deleted by force: no kubelet has reported its end
+    finished_at: float | None = None  # since then, the API server has shown no running pod of it
+    vanished: bool = False  # its pod was deleted by force, so no kubelet has reported its end
     why: str = ""
     force_deleted_at: float = -math.inf
 
@@ -90,11 +93,11 @@ class Rank:
         return self.failure is not None and self.failure.unschedulable
 
     def kill(self, now: float) -> None:
-        """It must end."""
+        """Record that the rank must end."""
         self.kill_requested_at = min(self.kill_requested_at, now)
 
     def observe(self, pod: ObservedPod, now: float) -> bool:
-        """Its pod as it is now. True: somebody else has begun to delete it."""
+        """Record the current state of its pod. Return whether somebody other than the server has begun to delete it."""
         if self.uid != pod.uid:
             self.uid, self.node = pod.uid, pod.node or self.node
             self.finished_at, self.vanished = None, False
@@ -110,14 +113,15 @@ class Rank:
         return is_being_deleted
 
     def mark_finished(self, now: float) -> None:
-        """Its pod has finished or does not exist."""
+        """Record that its pod has finished or does not exist."""
         self.finished_at = now if self.finished_at is None else self.finished_at
 
     def mark_vanished(self, now: float) -> None:
-        """Its pod was deleted without a final state.
+        """Record that its pod was deleted and no final state was reported.
 
-        A kubelet reports the end of a pod before its object is deleted, unless we deleted it by force because the
-        node is dead. A pod that nobody asked to end may have run, even if the watch has not shown it yet.
+        A kubelet reports the end of a pod before the object is deleted, unless the object is deleted by force. A pod
+        that nobody asked to end may have run, even if the watch has not shown that yet. The launcher itself deletes a
+        pod by force only when its program has certainly ended.
         """
         if self.finished_at is None:
             self.vanished = (
@@ -126,21 +130,24 @@ class Rank:
         self.mark_finished(now)
 
     def add_warning(self, cause: Cause, now: float) -> None:
-        """A warning Event of its pod; ignored once the node has accepted the pod."""
+        """Record a warning Event of its pod. It is ignored after the node has accepted the pod."""
         if not (self.has_address or self.transient_cause or self.finished_at):
             self.transient_cause, self.transient_since = cause, now
 
     def final_event(self) -> LaunchFailed | RankTerminated:
-        """The event to report once nothing of it exists."""
+        """Return the event to report when no process or pod of the rank exists any more."""
         return self.failure or RankTerminated(self.key, self.why)
 
     def has_timer(self, nodes: Nodes) -> bool:
-        """Whether the passing of time alone may change its state."""
+        """Return whether its state may change without an event."""
         deleting = (self.kill_requested or self.deleting) and nodes.is_untrusted(self.node)
         return self.finished_at is not None or self.transient_cause is not None or deleting
 
     def due(self, nodes: Nodes, timeouts: Timeouts) -> float:
-        """When it does: its termination is certain, a transient failure lasts too long, or its node counts as dead."""
+        """Return when its state changes without an event.
+
+        Then its termination is certain, a transient failure has lasted too long, or its pod can be deleted by force.
+        """
         if self.finished_at is not None:
             return self._terminated_at(self.finished_at, nodes, timeouts)
         if self.transient_cause is not None:
@@ -156,15 +163,16 @@ class Rank:
         return max(certain_at, self._trusted_at(nodes, finished_at))
 
     def _trusted_at(self, nodes: Nodes, since: float = -math.inf) -> float:
-        """A rank that may have run renews its lease until its kill is requested, perhaps long after its node was
-        lost.
+        """Return when the state of its pod may be trusted.
+
+        A rank that may have run renews its lease until its kill is requested, perhaps long after its node was lost.
         """
         never_ran = self.kill_requested and not self.ran
         renewed_until = -math.inf if never_ran else self.kill_requested_at
         return nodes.trusted_at(self.node, since, renewed_until, self.fence_after)
 
     def _apply_cause(self, pod: ObservedPod, now: float) -> None:
-        """Derive failure, transient failure or reason from the cause that the pod reports."""
+        """Set the failure, the transient cause or the reason of the end from the cause that the pod reports."""
         cause = pod.cause
         self.has_address = self.has_address or pod.has_address
         if self.has_address and (cause is None or cause.kind is not CauseKind.TRANSIENT):
@@ -188,7 +196,7 @@ class Rank:
 
 
 class Ranks:
-    """The ranks of all runs."""
+    """The table of the ranks of all runs."""
 
     def __init__(self, nodes: Nodes, timeouts: Timeouts) -> None:
         self._nodes = nodes
@@ -197,39 +205,39 @@ class Ranks:
         self._runs: dict[Run, set[RankKey]] = defaultdict(set)
         self._creating: set[Run] = set()
         self._keys: dict[str, RankKey] = {}  # by uid
-        self._timed: set[RankKey] = set()  # those whose state time alone may change
+        self._timed: set[RankKey] = set()  # ranks whose state may change without an event
 
     def __contains__(self, key: RankKey) -> bool:
         return key in self._ranks
 
     def has_no_pod(self, key: RankKey) -> bool:
-        """Whether the rank is in the table, and no pod of it was observed yet."""
+        """Return whether the rank is in the table and no pod of it was observed yet."""
         rank = self._ranks.get(key)
         return rank is not None and not rank.uid
 
     def keys(self) -> frozenset[RankKey]:
-        """All ranks."""
+        """Return all ranks in the table."""
         return frozenset(self._ranks)
 
     def is_needed(self, run: Run) -> bool:
-        """Whether a run has ranks, or they are being created."""
+        """Return whether a run has ranks, or whether they are being created."""
         return run in self._creating or bool(self._runs.get(run))
 
     def creation_begun(self, run: Run, rank_nodes: Iterable[tuple[RankKey, str]]) -> None:
-        """The objects of these ranks are being created."""
+        """Add ranks whose objects are being created."""
         self._creating.add(run)
         for key, node in rank_nodes:
             self._add(key, node)
 
     def creation_finished(self, run: Run) -> list[Action]:
-        """Creation has ended, with or without failures."""
+        """Record that the creation of a run's objects has ended, with or without failures."""
         self._creating.discard(run)
         return [] if self.is_needed(run) else [DeleteOwner(run)]
 
     def creation_failed(
         self, key: RankKey, reason: str, *, unschedulable: bool = False
     ) -> list[Action]:
-        """The pod of a rank could not be created."""
+        """Record that the pod of a rank could not be created."""
         rank = self._ranks.get(key)
         if rank is None:
             return []
@@ -237,7 +245,7 @@ class Ranks:
         return self._remove(rank)
 
     def pod_changed(self, uid: str, pod: ObservedPod | None, now: float) -> list[Action]:
-        """A pod as it is now; None: it was deleted."""
+        """Record the current state of a pod; None means that it was deleted."""
         if pod is None:
             rank = self._ranks.get(self._keys.pop(uid, RankKey(0, 0, 0)))
             return self._pod_vanished(rank, now) if rank is not None and rank.uid == uid else []
@@ -263,26 +271,29 @@ class Ranks:
     def pods_changed(
         self, changes: Sequence[tuple[str, ObservedPod | None]], now: float
     ) -> list[Action]:
-        """Many pods, by uid. Adds all ranks before it updates one, or a run would seem to have lost its last rank."""
+        """Record the current states of many pods, by uid.
+
+        All ranks are added before the first is updated. Otherwise a run could seem to have lost its last rank.
+        """
         for _, pod in changes:
             if pod is not None and pod.key is not None:
                 self._add(pod.key, pod.node)
         return [action for uid, pod in changes for action in self.pod_changed(uid, pod, now)]
 
     def pod_missing(self, key: RankKey, now: float) -> list[Action]:
-        """The rank has no pod."""
+        """Record that a rank has no pod."""
         rank = self._ranks.get(key)
         return self._pod_vanished(rank, now) if rank is not None else []
 
     def pod_warned(self, uid: str, cause: Cause, now: float) -> None:
-        """A warning Event of a pod. `pod_changed` withdraws it when the pod makes progress."""
+        """Record a warning Event of a pod. `pod_changed` removes it when the pod makes progress."""
         rank = self._ranks.get(self._keys.get(uid, RankKey(0, 0, 0)))
         if rank is not None:
             rank.add_warning(cause, now)
             self._update_timed(rank)
 
     def kill(self, request: KillRequest, now: float) -> list[Action]:
-        """Kill a rank. If the rank is missing in the table, the request has all that is known about it."""
+        """Kill a rank. If it is not in the table, it is added with the data of the request."""
         key = request.key
         rank = self._ranks.get(key) or self._add(key, request.node)
         rank.kill(now)
@@ -296,7 +307,7 @@ class Ranks:
     def nodes_changed(
         self, changes: Iterable[tuple[str, ObservedNode | None]], now: float
     ) -> list[Action]:
-        """Nodes as they are now, by name; None: it was removed."""
+        """Record the current states of nodes, by name; None means that the node was removed."""
         changed = {name for name, node in changes if self._nodes.observe(name, node, now)}
         if changed:
             for rank in self._ranks.values():
@@ -305,13 +316,13 @@ class Ranks:
         return self.tick(now)
 
     def tick(self, now: float) -> list[Action]:
-        """Time has passed."""
+        """Return the actions that are due at the time `now`."""
         return [
             action for key in list(self._timed) for action in self._check_due(self._ranks[key], now)
         ]
 
     def due(self) -> float:
-        """When `tick` must be called next."""
+        """Return when `tick` must be called next; infinity if no action will be due."""
         return min((self._due(self._ranks[key]) for key in self._timed), default=math.inf)
 
     def _add(self, key: RankKey, node: str) -> Rank:
@@ -356,7 +367,7 @@ class Ranks:
             yield DeletePod(rank.key, rank.uid, force=True)
 
     def _remove(self, rank: Rank) -> list[Action]:
-        """Nothing of the rank exists any more."""
+        """Remove a rank of which no process or pod exists any more."""
         key = rank.key
         del self._ranks[key]
         self._timed.discard(key)

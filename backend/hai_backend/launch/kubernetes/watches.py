@@ -1,4 +1,4 @@
-"""The watches of the cluster: nodes, our pods, the requests of foreign pods, and warnings about pods."""
+"""The watches of the cluster: of nodes, our pods, foreign pods, and warning Events about pods."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from hai_backend.watch.reflector import Pace, Reflector
 from hai_backend.watch.source import Body
 
 log = structlog.get_logger(__name__)
-PodWarning = tuple[str, Cause | None]  # uid of the pod
+PodWarning = tuple[str, Cause | None]  # the uid of the pod, and the cause that the Event reports
 _UNFINISHED = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 _WARNINGS = {"fieldSelector": "involvedObject.kind=Pod,type=Warning"}
 
 
 class ClusterWatches:
-    """`start` returns when nodes and pods are listed; from then on the callbacks get every change."""
+    """Watches the cluster and calls the callbacks with every change, from the first list on."""
 
     def __init__(
         self,
@@ -84,15 +84,22 @@ class ClusterWatches:
         self._loops: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Nodes first: how the state of a pod counts depends on its node."""
+        """Start the watches, and return when nodes and pods are listed.
+
+        Nodes are listed first, because the state of a pod may be trusted or not depending on its node.
+        """
         await self._start_and_wait(self._nodes.run(), self._nodes.listed)
         await self._start_and_wait(self._watch_foreign(), self._foreign_listed)
         await self._start_and_wait(self._pods.run(), self._pods.listed)
-        self._warnings.listed.set()  # nobody waits for it: an error of its first list is retried, too
+        # no code waits for it, so errors of its first list are retried, too
+        self._warnings.listed.set()
         self._loops.append(asyncio.ensure_future(self._warnings.run()))
 
     async def _watch_foreign(self) -> None:
-        """Never ends. Without the right to list them the server goes on: kubelets then refuse pods that do not fit."""
+        """Watch foreign pods until cancelled.
+
+        If the server has no permission to list them, it continues without. Kubelets then refuse pods that do not fit.
+        """
         while True:
             try:
                 await self._foreign.run()
@@ -110,7 +117,7 @@ class ClusterWatches:
         await asyncio.gather(*self._loops, return_exceptions=True)
 
     async def _start_and_wait(self, loop: Coroutine[Any, Any, None], listed: asyncio.Event) -> None:
-        """Wait for the first list. Raises the error that has ended a watch: a refusal of the API server, or a bug."""
+        """Start a watch and wait for its first list. Raises the error of a watch that has ended."""
         self._loops.append(asyncio.ensure_future(loop))
         waiting = asyncio.ensure_future(listed.wait())
         await asyncio.wait({waiting, *self._loops}, return_when=asyncio.FIRST_COMPLETED)
@@ -121,7 +128,7 @@ class ClusterWatches:
 
 
 def labels_text(cluster: ClusterSettings) -> str:
-    """The label selector of all objects of this installation."""
+    """Return the label selector of all objects of this installation."""
     return ",".join(f"{name}={value}" for name, value in installation_labels(cluster).items())
 
 

@@ -1,4 +1,4 @@
-"""Builds the Kubernetes objects of a run: pure functions from values to dicts (list: docs/contributing/kubernetes.md).
+"""Builds the Kubernetes objects of a run, with pure functions that return dicts.
 
-The package launch/kubernetes creates, watches and deletes these objects.
+docs/contributing/kubernetes.md lists the objects. The package launch/kubernetes creates, watches and deletes them.
 """

@@ -1,10 +1,13 @@
-"""How the agent gets into a pod: an init container copies it, and its configuration, into directories below /hai.
+"""Builds the parts of a pod that install the agent.
 
-/hai/agent   the agent with its own Python and C library: copied from the agent image, or a directory of the node
-/hai/given   only in the init container: server.json and the agent.json of this rank
-/hai/home    the agent's home, as on a laptop: server.json and run/<rank>/agent.json, readable only by the user
+An init container copies the agent and its configuration into directories below /hai:
 
-The scripts are constants: they never contain a name, path or value that somebody else chose.
+
+/hai/agent   the agent with its own Python and C library, copied from the agent image; or a directory of the node
+/hai/given   server.json and the agent.json of this rank; mounted only in the init container
+/hai/home    the agent's home as on one machine: server.json and run/<rank>/agent.json, readable only by the user
+
+The scripts are constants. They never contain a name, path or value that a user or operator chooses.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ _CA = "ca.pem"
 
 
 def server_files(settings: ClusterSettings) -> dict[str, str]:
-    """What agents must know about the server: the data of the owner."""
+    """Return the files, by name, that tell agents how to reach the server. They are the data of the owner."""
     fields: Manifest = {
         "address": ",".join(settings.server_addresses),
         "fence_after": settings.fence_after,
@@ -42,17 +45,20 @@ def server_files(settings: ClusterSettings) -> dict[str, str]:
 
 
 def identities(ranks: Sequence[RankLaunch]) -> dict[str, str]:
-    """agent.json of each rank: the data of the Secret. It names no GPUs: the device plugin assigns them."""
+    """Return the encoded agent.json of each rank, which are the data of the Secret.
+
+    It has no GPU indices, because the device plugin assigns GPUs.
+    """
     return {_identity_key(rank.key): _encoded(_identity(rank)) for rank in ranks}
 
 
 def command(key: RankKey) -> list[str]:
-    """The command of the program's container."""
+    """Return the command of the program's container."""
     return [f"{_AGENT}/bin/hai-agent", f"{_HOME}/run/{key}"]
 
 
 def agent_volumes(run: RunRequest, key: RankKey, settings: ClusterSettings) -> list[Manifest]:
-    """The agent's volumes of the pod."""
+    """Return the volumes of a pod that the agent needs."""
     agent = {"hostPath": {"path": settings.agent_path, "type": "Directory"}}
     return [
         {"name": "agent", **(agent if settings.agent_path else {"emptyDir": {}})},
@@ -62,7 +68,7 @@ def agent_volumes(run: RunRequest, key: RankKey, settings: ClusterSettings) -> l
 
 
 def agent_mounts() -> list[Manifest]:
-    """The agent's mounts of the program's container."""
+    """Return the mounts in the program's container that the agent needs."""
     return [
         {"name": "agent", "mountPath": _AGENT, "readOnly": True},
         {"name": "home", "mountPath": _HOME},
@@ -70,7 +76,7 @@ def agent_mounts() -> list[Manifest]:
 
 
 def init_container(run: RunRequest, settings: ClusterSettings) -> Manifest:
-    """Copies the agent (unless it is a directory of the node) and its configuration."""
+    """Return the container that copies the agent (unless it is a directory of the node) and its configuration."""
     copies_agent = not settings.agent_path
     mounts = [
         {"name": "home", "mountPath": _HOME},

@@ -1,6 +1,6 @@
-"""The last validation of a run before its objects are created: the rules that protect the cluster.
+"""The last validation of a run before its objects are created.
 
-Submission checks most of them earlier, with better messages.
+The rules protect the cluster. Most of them are also checked when a task is submitted, with better messages.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MAX_ID = 2**31 - 1
 
 
 def validate(run: RunRequest, settings: ClusterSettings) -> None:
-    """Raises Invalid with all violations."""
+    """Check a run against all rules. Raises Invalid with all violations."""
     violations = (
         *_user_violations(run, settings),
         *_pod_violations(run, settings),
@@ -35,12 +35,12 @@ def validate(run: RunRequest, settings: ClusterSettings) -> None:
 
 
 def user_id(run: RunRequest, settings: ClusterSettings) -> int:
-    """The uid that programs run as."""
+    """Return the uid of the run's programs; 0 if neither the user nor the settings have one."""
     return run.uid or settings.default_uid
 
 
 def image_of(run: RunRequest, settings: ClusterSettings) -> str:
-    """The image reference of a run. Raises ValueError."""
+    """Return the image reference of a run. Raises ValueError if the image is unknown or its reference is not valid."""
     if run.image in settings.images:
         return settings.images[run.image]
     if "/" not in run.image:

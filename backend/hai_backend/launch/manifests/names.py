@@ -1,7 +1,7 @@
-"""Names and labels of the objects of a run; no other module builds or parses them.
+"""The names and labels of the objects of a run. No other module builds or parses them.
 
-Names consist of numbers, so they are valid and unique whatever users call themselves and their tasks. The exception is
-the name of a service; it is hashed if it is too long or could be mistaken for a hashed one.
+Names are built from numbers, so they are valid and unique for all names of users and tasks. Only names of services
+contain text from a user. Such a text is replaced by a hash if it is not valid, is too long, or looks like a hash.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ _IDENTIFYING = (MANAGED_BY, INSTANCE, TASK, RUN, RANK)
 
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _DNS_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?")
-_HASHED = "x--"  # texts that begin so are always hashed
-_LONGEST_NAME = 63  # of a Service
+_HASHED = "x--"  # the prefix of hashes; texts that begin with it are hashed, too
+_LONGEST_NAME = 63  # the limit for a Service
 
 
 def owner_name(task_id: int, run: int) -> str:
-    """Name of the ConfigMap that owns the other objects, of the Secret and of the headless Service."""
+    """Return the name of the owner (a ConfigMap), and of the run's Secret, headless Service and NetworkPolicy."""
     return f"hai-{task_id}-{run}"
 
 
 def pod_name(key: RankKey) -> str:
-    """Name and host name of a pod."""
+    """Return the name of a pod, which is also its host name."""
     return f"hai-{key}"
 
 
 def service_name(run: RunRequest, service: str) -> str:
-    """Name of the Service and Ingress of one service."""
+    """Return the name of the Service and the Ingress of one service of a task."""
     prefix = f"{owner_name(run.task_id, run.run)}-"
     return prefix + _text_or_hash(service, _DNS_LABEL, _LONGEST_NAME - len(prefix))
 
 
 def label_value(text: str) -> str:
-    """The text if it is a valid label value, else a hash of it."""
+    """Return the text if it is a valid label value, else a hash of it."""
     return _text_or_hash(text, _LABEL_VALUE, 63)
 
 
@@ -60,28 +60,28 @@ def _text_or_hash(text: str, pattern: re.Pattern[str], longest: int) -> str:
 
 
 def installation_labels(settings: ClusterSettings) -> dict[str, str]:
-    """The labels that all objects of this installation have."""
+    """Return the labels that all objects of this installation have."""
     return {NAME: HAI_TASK, MANAGED_BY: HAI, INSTANCE: label_value(settings.instance)}
 
 
 def run_labels(
     settings: ClusterSettings, task_id: int, run: int, rank: int | None = None
 ) -> dict[str, str]:
-    """Labels that only the objects of this run, or with `rank` of this rank, have; also among other installations."""
+    """Return the labels of the objects of a run, or of one rank. No other object in the cluster has all of them."""
     labels = {**installation_labels(settings), TASK: str(task_id), RUN: str(run)}
     return labels if rank is None else {**labels, RANK: str(rank)}
 
 
 def is_ours(body: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """Whether an object has all these labels (`run_labels` of the run or the rank).
+    """Return whether an object has all these labels, which are the `run_labels` of the run or the rank.
 
-    The name is not enough: another installation in the same namespace uses the same names.
+    Comparing names is not enough, because another installation in the same namespace uses the same names.
     """
     return labels.items() <= labels_of(body).items()
 
 
 def identifying_labels(manifest: Manifest) -> dict[str, str]:
-    """Those labels of our object that no foreign object has together."""
+    """Return the labels of an object that distinguish it from the objects of other runs and installations."""
     return {name: value for name, value in labels_of(manifest).items() if name in _IDENTIFYING}
 
 
@@ -90,7 +90,7 @@ def labels_of(body: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def key_of(labels: Mapping[str, str]) -> RankKey | None:
-    """The rank of a pod; None if its labels are not ours."""
+    """Return the rank of a pod; None if the pod does not have the labels of a rank."""
     numbers = [labels.get(name, "") for name in (TASK, RUN, RANK)]
     if not all(number.isascii() and number.isdecimal() for number in numbers):
         return None
@@ -105,7 +105,7 @@ def metadata(
     owner_uid: str,
     rank: int | None = None,
 ) -> Manifest:
-    """`metadata` of an object. `owner_uid` empty: it is the owner itself."""
+    """Return the `metadata` of an object. `owner_uid` is empty for the owner itself."""
     result: Manifest = {
         "name": name,
         "namespace": settings.namespace,

@@ -1,12 +1,13 @@
-"""How a run is reached: names of its ranks, node ports of tcp services, ingress paths of http services, and the policy.
+"""Builds the network objects of a run: DNS names of ranks, node ports, ingress paths, and the network policy.
 
-An ingress has no login, so http services have one only if operators want them open to everybody; otherwise browsers
-come through the server's proxy, which has a login. The path is /USER/TASK/SERVICE with the task's number, so it stays
-the same when the task is suspended.
+An Ingress requires no login. So http services have one only if the operators allow access without a login. Otherwise,
+browsers use the server's proxy, which requires a login. The path is /USER/TASK/SERVICE, where TASK is the task's id, so
+it stays the same in all runs of the task.
 
-The network policy admits pods of the same user (ranks find each other this way), and everybody to published ports.
-Servers never connect to pods: agents connect to them. What pods connect to is not limited. It needs a network plugin
-that implements NetworkPolicy; policies do not apply to pods with the right `host_network`.
+The network policy admits connections from pods of the same user, so that ranks can reach each other, and connections
+from everywhere to published ports. Servers never connect to pods; agents connect to servers. Outgoing connections are
+not limited. The policy requires a network plugin that implements NetworkPolicy, and does not apply to pods with the
+right `host_network`.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from hai_backend.launch.manifests.settings import ClusterSettings
 from hai_backend.launch.request import RunRequest, ServiceRequest
 
 _NGINX = "nginx.ingress.kubernetes.io"
-_LONGEST_SECONDS = "604800"  # of an idle connection: notebooks stay open over weekends
+_LONGEST_SECONDS = "604800"  # a week, for idle connections of notebooks
 
 
 def headless_service(run: RunRequest, settings: ClusterSettings, owner_uid: str) -> Manifest:
-    """The Service that gives each rank a DNS name, also before all of them are ready."""
+    """Return the Service that gives each rank a DNS name, even before all ranks are ready."""
     name = owner_name(run.task_id, run.run)
     spec = {
         "clusterIP": "None",
@@ -45,7 +46,7 @@ def headless_service(run: RunRequest, settings: ClusterSettings, owner_uid: str)
 def published_services(
     run: RunRequest, settings: ClusterSettings, owner_uid: str
 ) -> Iterator[Manifest]:
-    """The Services and Ingresses of rank 0."""
+    """Yield the Services and Ingresses of rank 0."""
     for service in run.services:
         if not is_published(service, settings):
             continue
@@ -58,7 +59,7 @@ def published_services(
 def network_policy(
     run: RunRequest, settings: ClusterSettings, owner_uid: str
 ) -> Iterator[Manifest]:
-    """The NetworkPolicy of a run; none if `separate_users` is off."""
+    """Yield the NetworkPolicy of a run; nothing if `separate_users` is off."""
     if not settings.separate_users:
         return
     same_user = {
@@ -80,13 +81,13 @@ def network_policy(
 
 
 def is_published(service: ServiceRequest, settings: ClusterSettings) -> bool:
-    """Whether others can reach the service through the cluster."""
+    """Return whether the service can be reached from outside the cluster without the server's proxy."""
     http = service.type is ServiceType.HTTP and bool(settings.ingress_hosts)
     return http or service.type is ServiceType.TCP
 
 
 def http_path(run: RunRequest, service: str) -> str:
-    """The path of a http service below each ingress host."""
+    """Return the path of an http service on each ingress host."""
     label = service_name(run, service).removeprefix(f"{owner_name(run.task_id, run.run)}-")
     return f"/{label_value(run.user)}/{run.task_id}/{label}"
 
@@ -146,7 +147,7 @@ def _rule(name: str, host: str, run: RunRequest, service: ServiceRequest) -> Man
 
 
 def _annotations(*, rewrite: bool) -> dict[str, str]:
-    """For ingress-nginx. Other controllers ignore them, and so do not remove the prefix of the path."""
+    """Return annotations for ingress-nginx. Other controllers ignore them, and so keep the prefix of the path."""
     made = {
         f"{_NGINX}/proxy-read-timeout": _LONGEST_SECONDS,
         f"{_NGINX}/proxy-send-timeout": _LONGEST_SECONDS,

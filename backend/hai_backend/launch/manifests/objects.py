@@ -1,4 +1,7 @@
-"""All objects of one run. The owner is created first: the others refer to its uid and are deleted with it."""
+"""Builds all objects of one run.
+
+The owner is created first, because the other objects refer to its uid. They are deleted together with it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from hai_backend.launch.request import RunRequest
 
 
 def owner(run: RunRequest, settings: ClusterSettings) -> Manifest:
-    """The ConfigMap that owns the run's other objects. Raises Invalid if the run breaks a rule of checks.py."""
+    """Return the ConfigMap that owns the run's other objects. Raises Invalid if the run breaks a rule of checks.py."""
     validate(run, settings)
     name = owner_name(run.task_id, run.run)
     return {
@@ -33,7 +36,7 @@ def owner(run: RunRequest, settings: ClusterSettings) -> Manifest:
 def objects(
     run: RunRequest, ranks: Sequence[RankLaunch], settings: ClusterSettings, owner_uid: str
 ) -> tuple[Manifest, ...]:
-    """All objects but the owner, whose uid is `owner_uid`. Raises Invalid."""
+    """Return all objects except the owner, whose uid is `owner_uid`. Raises Invalid."""
     assert all((r.key.task_id, r.key.run) == (run.task_id, run.run) for r in ranks)
     validate(run, settings)
     return (

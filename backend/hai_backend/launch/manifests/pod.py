@@ -1,4 +1,4 @@
-"""Builds the pod of one rank: bound to its node, and never restarted."""
+"""Builds the pod of one rank. It is bound to its node and never restarted."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from hai_backend.launch.manifests.volumes import shared_volumes, volumes
 from hai_backend.launch.request import RankResources, RunRequest
 
 CONTAINER = "task"
-_REPORT_SECONDS = 10  # after the task's time to save, for the agent to report the end
+_REPORT_SECONDS = 10  # after the task's time to save, the agent has so long to report the end
 _UNREACHABLE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _MIB = 1 << 20
 
 
 def pod(run: RunRequest, rank: RankLaunch, settings: ClusterSettings, owner_uid: str) -> Manifest:
-    """The manifest of a rank."""
+    """Return the manifest of a rank's pod."""
     name, number = pod_name(rank.key), rank.key.rank
     meta = metadata(name, run, settings, owner_uid=owner_uid, rank=number)
     return {
@@ -74,7 +74,7 @@ def _spec(run: RunRequest, rank: RankLaunch, settings: ClusterSettings) -> Manif
 
 
 def _optional_fields(run: RunRequest, settings: ClusterSettings) -> Manifest:
-    """Fields that are set only if the operators have configured them."""
+    """Return the fields that are set only if the operators have configured them."""
     level = "SPOT" if run.spot else run.priority.name
     secrets = dict.fromkeys(name for name in (settings.pull_secret, run.pull_secret) if name)
     made: Manifest = {
@@ -125,7 +125,10 @@ def _from_pod(name: str, field: str) -> Manifest:
 
 
 def _tolerations(settings: ClusterSettings) -> Iterator[Manifest]:
-    """An unreachable node keeps its ranks until they are fenced, not for the five minutes of Kubernetes."""
+    """Yield the tolerations of a pod.
+
+    An unreachable node keeps its ranks until they are fenced, instead of the five minutes that are Kubernetes' default.
+    """
     seconds = math.ceil(settings.fence_after)
     for key in _UNREACHABLE_TAINTS:
         yield _toleration(Toleration(key, effect="NoExecute", seconds=seconds))

@@ -1,7 +1,9 @@
 """Resource requests and limits of a rank.
 
-For a part of a node, requests and limits are equal. A rank with a whole node requests what the node offers to pods less
-a reserve for others (DaemonSets), but at least half of it. It has no cpu limit, because no other task runs there.
+
+For a part of a node, requests and limits are equal. A rank with a whole node requests the allocatable resources of the
+node minus a reserve for other pods (DaemonSets), but at least half of them. It has no cpu limit, because no other task
+runs on the node.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ _UNITS = ((1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki"))
 
 
 def container_resources(rank: RankResources, settings: ClusterSettings) -> Manifest:
-    """`resources` of the program's container."""
+    """Return the `resources` of the program's container."""
     devices = _devices(rank, settings)
     base = init_resources(rank, settings)
     return _without_empty(
@@ -24,7 +26,10 @@ def container_resources(rank: RankResources, settings: ClusterSettings) -> Manif
 
 
 def init_resources(rank: RankResources, settings: ClusterSettings) -> Manifest:
-    """`resources` of the init container: the same without devices. The two never run at once, so it costs nothing."""
+    """Return the `resources` of the init container: those of the program's container without devices.
+
+    The two containers never run at the same time, so the pod needs no additional resources.
+    """
     cpu = {"cpu": _cpu(rank, settings)} if rank.cpus else {}
     memory = {"memory": quantity(memory_bytes(rank, settings))} if rank.memory_bytes else {}
     return _without_empty(
@@ -33,14 +38,14 @@ def init_resources(rank: RankResources, settings: ClusterSettings) -> Manifest:
 
 
 def memory_bytes(rank: RankResources, settings: ClusterSettings) -> int:
-    """The memory limit of the rank; 0: no limit."""
+    """Return the memory limit of the rank; 0 if it has none."""
     if not rank.whole_node:
         return rank.memory_bytes
     return max(rank.memory_bytes - settings.reserved_memory_bytes, rank.memory_bytes // 2)
 
 
 def quantity(count: int) -> str:
-    """A number of bytes as a Kubernetes quantity."""
+    """Return a number of bytes as a Kubernetes quantity."""
     for size, unit in _UNITS:
         if count and count % size == 0:
             return f"{count // size}{unit}"

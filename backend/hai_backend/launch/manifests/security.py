@@ -1,14 +1,15 @@
-"""Security contexts: a pod has no privileges on its node, except those that operators granted to its user by name.
+"""Security contexts. A pod has no privileges on its node, except those that operators have granted to its user.
 
-Programs run as their user's uid, never as root, and cannot gain privileges: no setuid, no token of the cluster, no
-group from the /etc/group of an image, and no capability but the granted ones.
+Programs run with the uid of their user, never as root. They cannot gain privileges: setuid has no effect, and they have
+no service account token, no groups from the /etc/group of an image, and no capabilities except the granted ones.
 
-How a granted capability reaches the program: Kubernetes allows it, but a process of a normal user keeps only
-ambient capabilities over exec, and only a process that has a capability can make it ambient. So an init container
-of ours gives the granted ones to a static program, setpriv of busybox, as file capabilities. That program is the
-first of the task's container. It makes them ambient, forbids new privileges, and becomes the agent. Before that,
-nothing of the task's image has run, no loader and no shell, so `allowPrivilegeEscalation` is safe; after that,
-setuid and file capabilities have no effect.
+A granted capability reaches the program as follows. A process that does not run as root keeps only its ambient
+capabilities when it calls exec, and only a process that has a capability can make it ambient. Kubernetes adds the
+capabilities to the container, but does not make them ambient. So our init container gives the granted ones, as file
+capabilities, to a static program: setpriv of busybox. This program is the first in the task's container. It makes them
+ambient, sets no_new_privs (except for privileged programs), and executes the agent. Until then, no code of the task's
+image runs, not even a loader or a shell, so `allowPrivilegeEscalation` is safe. After that, setuid and file
+capabilities have no effect.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _BUSYBOX = "/hai/agent/bin/busybox"
 
 
 def pod_security(run: RunRequest, settings: ClusterSettings) -> Manifest:
-    """`securityContext` of the pod."""
+    """Return the `securityContext` of the pod."""
     uid = user_id(run, settings)
     made: Manifest = {
         "runAsUser": uid,
@@ -47,7 +48,7 @@ def pod_security(run: RunRequest, settings: ClusterSettings) -> Manifest:
 
 
 def node_namespaces(run: RunRequest) -> Manifest:
-    """Namespaces that the pod shares with its node, as keys of its spec."""
+    """Return the fields of the pod's spec for the namespaces that it shares with its node."""
     made: Manifest = {
         key: True for right, key in _NODE_NAMESPACES.items() if right in run.host_rights
     }
@@ -57,10 +58,10 @@ def node_namespaces(run: RunRequest) -> Manifest:
 
 
 def container_security(run: RunRequest) -> Manifest:
-    """`securityContext` of the program's container.
+    """Return the `securityContext` of the program's container.
 
     Kubernetes requires `allowPrivilegeEscalation` for a privileged container. With granted capabilities, it is needed
-    until setpriv has run (see above).
+    until setpriv has run (see the docstring of the module).
     """
     privileged = HostRight.PRIVILEGED in run.host_rights
     capabilities: Manifest = {"drop": ["ALL"]}
@@ -72,12 +73,15 @@ def container_security(run: RunRequest) -> Manifest:
 
 
 def init_security() -> Manifest:
-    """`securityContext` of the init container."""
+    """Return the `securityContext` of the agent's init container."""
     return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
 def _capability_security() -> Manifest:
-    """`securityContext` of our only container that runs as root: for one command, with nothing of the task's image."""
+    """Return the `securityContext` of the init container that grants capabilities.
+
+    It is our only container that runs as root. It runs one command and uses no file of the task's image.
+    """
     return {
         "runAsUser": 0,
         "runAsGroup": 0,
@@ -89,7 +93,7 @@ def _capability_security() -> Manifest:
 
 
 def capability_container(run: RunRequest, settings: ClusterSettings) -> list[Manifest]:
-    """The init container that follows the agent's; none if nothing is granted."""
+    """Return the init container that grants capabilities. It runs after the agent's. Empty if none are granted."""
     if not run.capabilities:
         return []
     names = ",".join(f"cap_{name.lower()}" for name in run.capabilities)
@@ -107,7 +111,10 @@ def capability_container(run: RunRequest, settings: ClusterSettings) -> list[Man
 
 
 def with_capabilities(run: RunRequest, command: list[str]) -> list[str]:
-    """The command of the task's container. Only privileged programs may gain further privileges."""
+    """Return the command of the task's container, which makes the granted capabilities ambient before `command` runs.
+
+    Only privileged programs may gain further privileges.
+    """
     if not run.capabilities:
         return command
     names = ",".join(f"+{name.lower()}" for name in run.capabilities)

@@ -1,4 +1,5 @@
-"""Builds volumes and mounts of a pod. Volumes are named by number, so that no user's text becomes a name.
+"""Builds the volumes and mounts of a pod. Volumes are named by number, so that no text of a user becomes a name.
+
 
 The volume `shared` is never mounted completely: each directory of it is a subpath.
 """
@@ -19,7 +20,10 @@ _SUBPATHS = (MountKind.PVC, MountKind.CONFIG_MAP)
 
 
 def volumes(mounts: Sequence[Mount], shm_bytes: int) -> tuple[list[Manifest], list[Manifest]]:
-    """`volumes` of the pod and `volumeMounts` of its program, for shared memory and the mounts."""
+    """Return the `volumes` of the pod and the `volumeMounts` of its program, for the mounts and for /dev/shm.
+
+    `shm_bytes` is the size of /dev/shm.
+    """
     made = [{"name": f"mount-{i}", **_SOURCES[m.kind](m)} for i, m in enumerate(mounts)]
     mounts_of_container = [_volume_mount(f"mount-{i}", mount) for i, mount in enumerate(mounts)]
     if all(mount.mount_path != SHARED_MEMORY for mount in mounts):
@@ -31,7 +35,10 @@ def volumes(mounts: Sequence[Mount], shm_bytes: int) -> tuple[list[Manifest], li
 def shared_volumes(
     directories: Sequence[SharedDirectory], volume: str, path: str
 ) -> tuple[list[Manifest], list[Manifest]]:
-    """The same for directories of `shared`; `path` is that of `shared` on the server."""
+    """Return the `volumes` and `volumeMounts` for directories of `shared`. `path` is that of `shared` on the server.
+
+    Both are empty if there is no volume or no directory.
+    """
     if not volume or not directories:
         return [], []
     kind, source = parse_volume(volume)
