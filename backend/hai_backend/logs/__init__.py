@@ -1,1 +1,1 @@
-"""Log files of ranks: agents append at an offset; clients read all runs of a task from a cursor on."""
+"""Log files of ranks. Agents append at an offset, and clients read all runs of a task from a cursor on."""

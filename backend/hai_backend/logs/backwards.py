@@ -1,7 +1,7 @@
 """Reads the logs of all ranks of a task backwards: the page before a cursor, or the last page.
 
-A page begins at the time from which every rank was read, so lines are in order across pages. Its `begin` is a normal
-cursor: it reads the page before this one, or this page again if read forward.
+A page begins at the earliest time from which all ranks were read, so that lines are in order across pages. Its `begin`
+is a normal cursor: reading backwards from there returns the page before, reading forwards returns this page again.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from hai_backend.logs.dropped import dropped, notice_line
 from hai_backend.logs.lines import MAX_LINE_BYTES, LogLine, decode
 from hai_backend.logs.segments import BLOCK, Segment
 
-_Row = tuple[float, int, LogLine]  # a time that never decreases, where the line begins
+# a time that never decreases, the offset of the line, and the line
+_Row = tuple[float, int, LogLine]
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Lines in order of time, and where they begin and end."""
+    """Lines in order of time, and the cursors at their begin and end."""
 
     lines: list[LogLine]
     begin: Cursor
@@ -32,7 +33,7 @@ class Page:
 
 @dataclass(slots=True)
 class _Batch:
-    """The last lines of one rank before a position; `more`: there are earlier ones."""
+    """The last lines of one rank before a position. `more` is whether there are earlier lines."""
 
     begin: int
     rows: list[_Row] = field(default_factory=list)
@@ -40,7 +41,10 @@ class _Batch:
 
 
 def read_back(directory: Path, cursor: Cursor, *, at_end: bool, limit: int) -> Page:
-    """The page that ends at the cursor or, if `at_end`, the one with the last complete lines of all ranks."""
+    """Return the page that ends at the cursor or, if `at_end`, the page with the last complete lines of all ranks.
+
+    `limit` is the approximate size of the page in bytes.
+    """
     logs = _logs(directory, cursor)
     positions = {
         (run, rank): _position(cursor, run, rank, segments, at_end)
@@ -78,7 +82,7 @@ def _position(cursor: Cursor, run: int, rank: int, segments: list[Segment], at_e
 
 
 def _end_of_lines(segments: list[Segment]) -> int:
-    """The offset after the last complete line."""
+    """Return the offset after the last complete line."""
     first, end = segments[0].first, segments[-1].end
     begin, block = files.read(segments, max(first, end - BLOCK), BLOCK)
     newline = block.rfind(b"\n")
@@ -86,7 +90,10 @@ def _end_of_lines(segments: list[Segment]) -> int:
 
 
 def _end(cursor: Cursor, positions: dict[tuple[int, int], int]) -> Cursor:
-    """The cursor keeps positions of the last two runs, because late lines of the earlier one may still arrive."""
+    """Return the cursor at these positions.
+
+    It contains only the last two runs. Lines of the earlier of these runs may still arrive.
+    """
     floor = 0 if cursor.run else max((run for run, _ in positions), default=0) - 2
     remaining = {key: value for key, value in positions.items() if key[0] > floor}
     return replace(cursor, floor=max(0, floor), positions=remaining)
@@ -117,7 +124,7 @@ def _batch(run: int, rank: int, segments: list[Segment], position: int, limit: i
     begin, data = files.read(segments, max(first, position - limit), min(limit, position - first))
     data = data[: max(0, position - begin)]
     if begin > first and b"\n" in data[:-1]:
-        cut = data.index(b"\n") + 1  # the line whose head is not in this block
+        cut = data.index(b"\n") + 1  # skip the line that begins before this block
         begin, data = begin + cut, data[cut:]
     batch = _Batch(begin, more=begin > first)
     time, at = 0.0, begin

@@ -1,4 +1,4 @@
-"""The position of a reader in the logs of a task: one offset per run and rank, packed into an opaque text."""
+"""The position of a reader in the logs of a task: one offset per run and rank, packed into an opaque string."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from hai_backend.domain.errors import Invalid, Violation
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """`positions[run, rank]` is the next byte; runs up to `floor` have ended and were read completely."""
+    """A position in the logs of a task.
+
+    `positions[run, rank]` is the offset of the next byte. Runs up to `floor` have ended and were read completely.
+    """
 
     ranks: tuple[int, ...] = ()
     run: int = 0
@@ -21,7 +24,7 @@ class Cursor:
 
 
 def encode(cursor: Cursor) -> str:
-    """The cursor as text that is safe in URLs."""
+    """Return the cursor as a string that is safe in URLs."""
     rows: dict[int, list[int]] = {}
     for (run, rank), position in sorted(cursor.positions.items()):
         rows.setdefault(run, []).extend((rank, position))
@@ -30,7 +33,7 @@ def encode(cursor: Cursor) -> str:
 
 
 def decode(text: str) -> Cursor:
-    """The cursor that `encode` packed. Raises Invalid."""
+    """Return the cursor from a string of `encode`. Raises Invalid."""
     try:
         ranks, run, floor, rows = json.loads(base64.b64decode(text, altchars=b"-_", validate=True))
         positions = {
@@ -45,7 +48,10 @@ def decode(text: str) -> Cursor:
 
 
 def matching(text: str, ranks: tuple[int, ...], run: int) -> Cursor:
-    """The cursor of a request. Raises Invalid unless it is from a request for the same ranks and run."""
+    """Return the cursor of a request, or a new one if `text` is empty.
+
+    Raises Invalid if the cursor is from a request for other ranks or another run.
+    """
     if not text:
         return Cursor(ranks, run)
     cursor = decode(text)

@@ -1,8 +1,8 @@
-"""Counts what was dropped from a rank's log because of its size limit, in `<rank>.dropped` beside the segments.
+"""Counts the lines that were dropped from a rank's log because of its size limit.
 
-The file holds "LINES BYTES": the first BYTES bytes of the log had LINES lines. It is written before a segment is
-deleted, so after a crash between the two it may count a segment that still exists: the count is used only where the
-oldest segment begins at BYTES, and that segment is not counted a second time.
+The file `<rank>.dropped` beside the segments contains "LINES BYTES": the first BYTES bytes of the log had LINES lines.
+It is written before a segment is deleted, so after a crash it may count a segment that still exists. The count is
+therefore used only if the oldest segment begins at BYTES, and a counted segment is not counted again.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from pathlib import Path
 from hai_backend.logs.lines import LogLine
 from hai_backend.logs.segments import Segment
 
-_UNKNOWN = -1  # lines: an older server dropped some without counting
+_UNKNOWN = -1  # number of lines if an older server has dropped lines without counting them
 _BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """The dropped beginning of a log. `lines` None: their number is unknown."""
+    """The dropped beginning of a log. `lines` is None if the number of lines is unknown."""
 
     bytes: int
     lines: int | None
 
     def __str__(self) -> str:
-        """`12345 lines (8.0 MB)`."""
+        """Return a text such as `12345 lines (8.0 MB)`."""
         size = f"{self.bytes / 1e6:.1f} MB" if self.bytes >= 100_000 else f"{self.bytes} bytes"
         if self.lines is None:
             return size
@@ -35,7 +35,7 @@ class Dropped:
 
 
 def dropped(directory: Path, rank: int, segments: Sequence[Segment]) -> Dropped:
-    """What was dropped before the oldest of these segments."""
+    """Return what was dropped before the oldest of these segments."""
     first = segments[0].first
     lines, counted = _read(directory, rank)
     if first == 0:
@@ -44,7 +44,7 @@ def dropped(directory: Path, rank: int, segments: Sequence[Segment]) -> Dropped:
 
 
 def notice_line(part: Dropped, run: int, rank: int, time: float) -> LogLine:
-    """The line that the server shows before the first line that a log still has."""
+    """Return the line that the server shows instead of the dropped lines."""
     text = f"[hai] {part} before this line are not kept: the log of a rank keeps its newest part"
     return LogLine(run, rank, time, text)
 
@@ -56,7 +56,7 @@ def drop(directory: Path, rank: int, segment: Segment) -> None:
         _write(directory, rank, lines + _count_lines(segment.path), segment.end)
     elif segment.first > counted or lines == _UNKNOWN:
         _write(directory, rank, _UNKNOWN, segment.end)
-    # else: a server that ended before the deletion has counted it
+    # Otherwise a server has counted the segment and ended before it deleted the file.
     segment.path.unlink(missing_ok=True)
 
 
@@ -65,7 +65,7 @@ def _read(directory: Path, rank: int) -> tuple[int, int]:
         lines, counted = map(int, _path(directory, rank).read_text().split())
     except FileNotFoundError:
         return 0, 0
-    except ValueError:  # not written by us
+    except ValueError:  # the file was not written by a server
         return _UNKNOWN, 0
     return lines, counted
 
@@ -89,7 +89,7 @@ def _count_lines(path: Path) -> int:
 
 
 def ranks(directory: Path) -> frozenset[int]:
-    """The ranks of a run whose logs have a count of dropped lines."""
+    """Return the ranks of a run whose logs have a count of dropped lines."""
     try:
         names = [entry.name for entry in os.scandir(directory)]
     except FileNotFoundError:

@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-STAMP_BYTES = 28  # including the blank after it
-MAX_LINE_BYTES = 64 * 1024  # stamp, text and newline
+STAMP_BYTES = 28  # including the space after it
+MAX_LINE_BYTES = 64 * 1024  # of the time stamp, the text and the newline
 MAX_TEXT_BYTES = MAX_LINE_BYTES - STAMP_BYTES - 2
 
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line as a reader sees it. `redraw`: a progress bar as it is now, which the next line of its rank replaces."""
+    """One line as readers get it. If `redraw`, it is a progress bar, which the next line of its rank replaces."""
 
     run: int
     rank: int
@@ -25,13 +25,16 @@ class LogLine:
 
 
 def stamp(now: float) -> bytes:
-    """The beginning of a line that was read at `now`."""
+    """Return the time stamp with which a line begins. `now` is when the agent has read the line."""
     time_utc = datetime.fromtimestamp(now, UTC)
     return time_utc.isoformat(timespec="microseconds")[:26].encode() + b"Z "
 
 
 def time_of(raw: bytes) -> float | None:
-    """The time stamp of a stored line; None if it has none (not written by an agent, or its beginning is missing)."""
+    """Return the time stamp of a stored line, in seconds since the Unix epoch, or None if it has none.
+
+    A line has no time stamp if it was not written by an agent, or if its beginning is missing.
+    """
     if raw[26:STAMP_BYTES] != b"Z ":
         return None
     try:
@@ -41,7 +44,7 @@ def time_of(raw: bytes) -> float | None:
 
 
 def decode(raw: bytes, run: int, rank: int, default_time: float) -> LogLine:
-    """A stored line, without its newline, as a value; `otherwise` is the time of a line that has no stamp."""
+    """Convert a stored line without its newline. `default_time` is the time of a line without a time stamp."""
     time = time_of(raw)
     text = raw if time is None else raw[STAMP_BYTES:]
     return LogLine(

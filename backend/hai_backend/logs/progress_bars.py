@@ -1,4 +1,4 @@
-"""The current progress bar of each rank, for clients that follow a log. The log itself has only their final state."""
+"""The current progress bar of each rank, for clients that follow a log. The log contains only their final states."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from itertools import count
 
 from hai_backend.logs.lines import LogLine
 
-_MAX_BARS = 4096  # ranks
+_MAX_BARS = 4096  # of all ranks
 
 _Name = tuple[int, int, int]  # task, run, rank
 
 
 @dataclass(slots=True)
 class ProgressBars:
-    """Bounded: if there are too many bars, the one that was drawn longest ago is removed."""
+    """The bars of all ranks. If there are too many, the bar that was drawn longest ago is removed."""
 
     _bars: dict[_Name, tuple[int, LogLine]] = field(default_factory=dict)
-    # Keys of _drawn, in its order: each append to a log asks for the bars of one task
+    # Keys of `_bars` by task, in the same order, because each append to a log looks up the bars of one task.
     _of_task: dict[int, dict[_Name, None]] = field(default_factory=dict)
     _numbers: count[int] = field(default_factory=lambda: count(1))
 
@@ -31,7 +31,7 @@ class ProgressBars:
             self.remove(*next(iter(self._bars)))
 
     def remove(self, task_id: int, run: int, rank: int) -> None:
-        """Remove the bar of a rank: a line of the log has replaced it."""
+        """Remove the bar of a rank, because a line of the log has replaced it."""
         name = (task_id, run, rank)
         if self._bars.pop(name, None) is not None:
             del self._of_task[task_id][name]
@@ -41,7 +41,10 @@ class ProgressBars:
     def since(
         self, task_id: int, ranks: tuple[int, ...], run: int, after: int
     ) -> tuple[list[LogLine], int]:
-        """Bars of a task (no ranks, run 0: all) drawn after the number `after`, and the number for the next call."""
+        """Return the bars that were drawn after the number `after`, and the number for the next call.
+
+        No `ranks` means all ranks, and run 0 means all runs of the task.
+        """
         of_task = (self._bars[name] for name in self._of_task.get(task_id, ()))
         found = [
             (number, line)

@@ -1,7 +1,7 @@
 """Reads the logs of all ranks and runs of a task as one stream in order of time.
 
-Runs follow one another. Within a run an answer ends at the time up to which every rank was read, so lines are in order
-across answers, too. Memory is bounded by the size of the answer.
+Runs follow one another. Within a run, an answer ends at the latest time up to which all ranks were read, so that lines
+are also in order across answers. Memory is limited by the size of the answer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hai_backend.logs.segments import Segment
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where a reader without a cursor begins in each rank's log."""
+    """The lines with which a reader without a cursor begins. The later of the two conditions counts."""
 
     tail_lines: int = 0
     since: float | None = None
@@ -28,7 +28,10 @@ class Start:
     def positions(
         self, runs: Sequence[tuple[int, Mapping[int, list[Segment]]]]
     ) -> dict[tuple[int, int], int]:
-        """The position in each run (oldest first) and rank; `tail_lines` of a rank count over all runs."""
+        """Return the first position in each run and rank. `runs` has the oldest run first.
+
+        The `tail_lines` of a rank are counted over all runs.
+        """
         at: dict[tuple[int, int], int] = {}
         shortfall: dict[int, int] = {}
         for run, ranks in reversed(runs):
@@ -42,24 +45,27 @@ class Start:
         tail, shortfall = files.tail_position(segments, lines) if self.tail_lines else (first, 0)
         after = first if self.since is None else files.since_position(segments, self.since)
         position = max(tail, after)
-        # Dropped lines are reported (position 0) unless the log still has more lines than were requested
+        # Position 0 reports dropped lines. They are not reported if the log has all requested lines.
         from_beginning = position == first and (shortfall or not self.tail_lines)
         return (0 if from_beginning else position), shortfall
 
 
 @dataclass(slots=True)
 class _Batch:
-    """Lines of one rank, each with a time that never decreases and the offset after it."""
+    """Lines of one rank. Each has a time that never decreases, and the offset of the next line."""
 
     position: int
     lines: list[tuple[float, int, LogLine]] = field(default_factory=list)
-    more: bool = False  # the rank has lines beyond these
+    more: bool = False  # whether the rank has more lines after these
 
 
 def read(
     directory: Path, cursor: Cursor, start: Start | None, limit: int
 ) -> tuple[list[LogLine], Cursor]:
-    """Complete lines after the cursor, and the cursor after them. `start`: where to begin without a cursor."""
+    """Return complete lines after the cursor, and the cursor after these lines.
+
+    `start` is where to begin if the request had no cursor, else None. `limit` is the approximate size in bytes.
+    """
     lines: list[LogLine] = []
     if start is not None:
         cursor = replace(cursor, positions=start.positions(list(_sources(directory, cursor))))
@@ -82,7 +88,7 @@ def _sources(directory: Path, cursor: Cursor) -> Iterator[tuple[int, dict[int, l
 
 
 def runs(directory: Path) -> list[int]:
-    """Runs that have a log, oldest first."""
+    """Return the runs that have a log, oldest first."""
     try:
         return sorted(int(p.name) for p in directory.iterdir() if p.name.isdecimal())
     except FileNotFoundError:
@@ -90,7 +96,7 @@ def runs(directory: Path) -> list[int]:
 
 
 def _drop_finished_run(cursor: Cursor, run: int, directory: Path) -> Cursor:
-    """Drop the offsets of a run once the second run after it has begun, to keep cursors short."""
+    """Remove the offsets of a run if the second run after it has begun, to keep cursors short."""
     if cursor.run or run + 1 >= max(runs(directory)):
         return cursor
     remaining = {key: value for key, value in cursor.positions.items() if key[0] > run}
@@ -131,7 +137,7 @@ def _batch(run: int, rank: int, segments: list[Segment], position: int, limit: i
 def _mark_dropped(
     batch: _Batch, segments: list[Segment], run: int, rank: int, position: int
 ) -> None:
-    """Insert a line that reports what was dropped between the position and the first line."""
+    """Insert a line that reports what was dropped between `position` and the first line of the batch."""
     missing = batch.position - position
     if missing <= 0 or not batch.lines:
         return
@@ -139,11 +145,11 @@ def _mark_dropped(
     part = dropped(segments[0].path.parent, rank, segments) if complete else Dropped(missing, None)
     time, _, first = batch.lines[0]
     batch.lines.insert(0, (time, batch.position, notice_line(part, run, rank, first.time)))
-    batch.position = position  # as long as this line has not been read
+    batch.position = position  # the offset to use if the inserted line is not read
 
 
 def _complete_lines(data: bytes) -> list[bytes]:
-    """Lines without their newlines; an incomplete last line only if it is too long to wait for its end."""
+    """Return the complete lines, without newlines. A line that exceeds the maximum length counts as complete."""
     *complete, last = data.split(b"\n")
     if not complete and len(last) > MAX_LINE_BYTES:
         return [last]

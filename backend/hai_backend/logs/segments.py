@@ -1,7 +1,7 @@
-"""The segment files of a rank's log: `<rank>.<offset of the first byte>`, together one growing stream of bytes.
+"""The segment files of a rank's log. Together they form one stream of bytes.
 
-Offsets count from the first byte ever written, also after the oldest segments were dropped. Segments begin at the start
-of a line, so only complete lines are dropped.
+The name of a file is `<rank>.<offset of the first byte>`. Offsets are counted from the first byte of the log, even if
+the oldest segments were dropped. Segments begin at the start of a line, so that only complete lines are dropped.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from pathlib import Path
 
 from hai_backend.logs.lines import MAX_LINE_BYTES, time_of
 
-BLOCK = 2 * MAX_LINE_BYTES  # holds at least one complete line
+BLOCK = 2 * MAX_LINE_BYTES  # contains at least one complete line
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One file as it was when the directory was listed."""
+    """One segment file at the time when the directory was listed."""
 
     path: Path
     first: int
@@ -31,12 +31,12 @@ class Segment:
 
 
 def path_of(directory: Path, rank: int, first: int) -> Path:
-    """The name of a segment."""
+    """Return the path of a segment."""
     return directory / f"{rank}.{first}"
 
 
 def scan(directory: Path) -> dict[int, list[Segment]]:
-    """Segments of every rank of a run, oldest first."""
+    """Return the segments of each rank of a run, oldest first."""
     found: dict[int, list[Segment]] = {}
     try:
         entries = list(os.scandir(directory))
@@ -49,7 +49,10 @@ def scan(directory: Path) -> dict[int, list[Segment]]:
 
 
 def read(segments: Sequence[Segment], position: int, limit: int) -> tuple[int, bytes]:
-    """At most `limit` bytes from `position` on, and where they begin: later, if the oldest were dropped."""
+    """Return the offset of the first byte that was read, and at most `limit` bytes from `position` on.
+
+    The offset is larger than `position` if bytes were dropped.
+    """
     parts: list[bytes] = []
     begin, length = position, 0
     for segment in segments:
@@ -60,7 +63,7 @@ def read(segments: Sequence[Segment], position: int, limit: int) -> tuple[int, b
         if not parts:
             begin = at
         elif begin + length != at:
-            break  # a hole: the next answer begins after it
+            break  # bytes are missing here; the next call begins after them
         if data:
             parts.append(data)
             length += len(data)
@@ -68,9 +71,12 @@ def read(segments: Sequence[Segment], position: int, limit: int) -> tuple[int, b
 
 
 def tail_position(segments: Sequence[Segment], lines: int) -> tuple[int, int]:
-    """Where the last `lines` complete lines begin, and how many are missing; reads backwards in blocks."""
+    """Return the offset of the last `lines` complete lines, and how many lines are missing.
+
+    Reads backwards in blocks.
+    """
     first, end = segments[0].first, segments[-1].end
-    needed = lines + 1  # including the newline before the first of them
+    needed = lines + 1  # newlines, including the one before the first of these lines
     while end > first:
         begin = max(first, end - BLOCK)
         _, block = read(segments, begin, end - begin)
@@ -83,7 +89,10 @@ def tail_position(segments: Sequence[Segment], lines: int) -> tuple[int, int]:
 
 
 def since_position(segments: Sequence[Segment], since: float) -> int:
-    """Where the first line that was read at or after `since` begins; bisects, as stamps never decrease."""
+    """Return the offset of the first line with a time stamp at or after `since`.
+
+    Uses bisection, because time stamps never decrease.
+    """
     low, high = segments[0].first, segments[-1].end
     while high - low > BLOCK:
         middle = (low + high) // 2
@@ -133,7 +142,7 @@ def _read_file(segment: Segment, position: int, limit: int) -> bytes:
             file.seek(position - segment.first)
             return file.read(min(limit, segment.end - position))
     except FileNotFoundError:
-        return b""  # dropped since the listing
+        return b""  # the segment was dropped after the directory was listed
 
 
 def _segment(entry: os.DirEntry[str]) -> Segment | None:
@@ -147,6 +156,9 @@ def _segment(entry: os.DirEntry[str]) -> Segment | None:
 
 
 def _joined(segments: list[Segment]) -> list[Segment]:
-    """Without bytes that a later segment has, too (only if somebody copied files)."""
+    """Return the segments without bytes that a later segment also contains.
+
+    Segments overlap only if an operator has copied files, or if a former leader has appended to its segment.
+    """
     cut = [Segment(a.path, a.first, min(a.size, b.first - a.first)) for a, b in pairwise(segments)]
     return [*cut, *segments[-1:]]

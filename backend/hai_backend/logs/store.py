@@ -1,7 +1,7 @@
 """Stores the logs of all ranks below one directory: `<root>/<task>/<run>/<rank>.<first offset>`.
 
-A chunk is appended only at the end of the log: a repeated chunk changes nothing, and after a gap the agent gets the
-size from which to continue. Readers in this process wait until something is appended.
+A chunk is appended only at the end of the log. A repeated chunk changes nothing, and after a gap the agent gets the
+offset from which it must continue. Readers in this process can wait until something is appended.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from hai_backend.logs.progress_bars import ProgressBars
 
 SEGMENT_BYTES = 16 * 1024 * 1024
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
-RESERVE_SECONDS = 1.0  # the free space of the disk is measured no more often
+RESERVE_SECONDS = 1.0  # shortest time between two measurements of the free disk space
 _MAX_CACHED = 65_536  # ranks whose size is cached
 
 
 class RankName(Protocol):
-    """Identifies the log of a rank; launch.base.RankKey implements it."""
+    """Identifies the log of a rank. launch.base.RankKey implements it."""
 
     @property
     def task_id(self) -> int: ...
@@ -43,16 +43,17 @@ class RankName(Protocol):
 
 @dataclass(slots=True)
 class _Tail:
-    first: int  # of the newest segment
-    size: int  # of the whole log
-    inode: int = 0  # of the newest segment's file, once this server has created it
-    replaces: bool = False  # the newest segment is an empty file of another server
+    first: int  # first offset of the newest segment
+    size: int  # size of the whole log
+    inode: int = 0  # inode of the newest segment, or 0 before this server has created it
+    replaces: bool = False  # whether the newest segment is an empty file of another server
 
 
 class LogStore:
-    """Appends, reads and wakes readers. One thread calls `append`; any thread may call `read`.
+    """Appends to logs, reads them and wakes up readers. One thread calls `append`. Any thread may call `read`.
 
-    Not `alone`: a former leader may still append to these logs, because it does not know yet that it was deposed.
+    If `alone` is false, a former leader may still append to these logs, because it does not know yet that it was
+    deposed.
     """
 
     def __init__(
@@ -73,11 +74,14 @@ class LogStore:
         self._bars = ProgressBars()
 
     def size(self, key: RankName) -> int:
-        """The size of a rank's log, including dropped bytes: where its agent continues."""
+        """Return the size of a rank's log, including dropped bytes. The agent continues at this offset."""
         return self._tail(key).size
 
     def append(self, key: RankName, offset: int, data: bytes) -> int:
-        """Append the new part of a chunk and return the size. Raises Unavailable if the disk is full or fails."""
+        """Append the new part of a chunk, and return the size of the log.
+
+        Raises Unavailable if the disk is full or fails.
+        """
         tail = self._tail(key)
         if not offset <= tail.size < offset + len(data):
             return tail.size
@@ -93,7 +97,7 @@ class LogStore:
         return tail.size
 
     def show(self, key: RankName, bar: str) -> None:
-        """Show a progress bar; the next line of its rank replaces it."""
+        """Show a progress bar. The next line of its rank replaces it."""
         line = LogLine(key.run, key.rank, time.time(), bar, redraw=True)
         self._bars.draw(key.task_id, line)
         self._wake(key.task_id)
@@ -101,7 +105,7 @@ class LogStore:
     def bars(
         self, task_id: int, *, ranks: tuple[int, ...] = (), run: int = 0, after: int = 0
     ) -> tuple[list[LogLine], int]:
-        """Bars that were drawn after this number (0: all), and the number for the next call."""
+        """Return the bars that were drawn after the number `after` (0 for all), and the number for the next call."""
         return self._bars.since(task_id, ranks, run, after)
 
     def read(
@@ -115,10 +119,10 @@ class LogStore:
         cursor: str = "",
         max_bytes: int = 1024 * 1024,
     ) -> tuple[list[LogLine], str]:
-        """Complete lines after the cursor in order of time, and the cursor after them.
+        """Return complete lines after the cursor in order of time, and the cursor after these lines.
 
-        Without a cursor: from the beginning, from the last `tail_lines` of each rank, or from `since` on.
-        An empty answer means that there is no more now. Raises Invalid for a cursor of another request.
+        Without a cursor, read from the beginning, from the last `tail_lines` of each rank, or from the time `since` on.
+        An empty result means that there are no more lines now. Raises Invalid for a cursor of another request.
         """
         start = None if cursor else reader.Start(tail_lines, since)
         position = cursors.matching(cursor, tuple(sorted(set(ranks))), run)
@@ -134,9 +138,9 @@ class LogStore:
         cursor: str = "",
         max_bytes: int = 256 * 1024,
     ) -> tuple[list[LogLine], str, str]:
-        """The last lines before the cursor (without one: of the log), the cursors where they begin and where they end.
+        """Return the last lines before the cursor, and the cursors at their begin and end.
 
-        The first cursor is empty if there are no lines.
+        Without a cursor, return the last lines of the log. The first cursor is empty if there are no lines.
         """
         position = cursors.matching(cursor, tuple(sorted(set(ranks))), run)
         directory = self._root / str(task_id)
@@ -145,7 +149,7 @@ class LogStore:
         return page.lines, begin, cursors.encode(page.end)
 
     def dropped(self, task_id: int, run: int) -> dict[int, Dropped]:
-        """What was dropped from the logs of a run, by rank; only ranks with dropped lines."""
+        """Return what was dropped from the logs of a run, by rank. Ranks without dropped lines are omitted."""
         directory = self._root / str(task_id) / str(run)
         if not (ranks_with_loss := ranks(directory)):
             return {}
@@ -173,7 +177,7 @@ class LogStore:
     def _tail(self, key: RankName) -> _Tail:
         name = (key.task_id, key.run, key.rank)
         tail = self._tails.pop(name, None) or self._find_tail(key)
-        self._tails[name] = tail  # the last one used is the last one forgotten
+        self._tails[name] = tail  # the most recently used entry is removed last
         if len(self._tails) > _MAX_CACHED:
             self._tails.pop(next(iter(self._tails)))
         return tail
@@ -182,7 +186,7 @@ class LogStore:
         found = segments.scan(self._directory(key)).get(key.rank)
         if not found:
             return _Tail(0, 0)
-        # A former leader may still append to its file; what it writes after the start of ours is not read.
+        # A former leader may still append to its segment. Bytes after the start of the new segment are not read.
         last = found[-1]
         if self._alone:
             return _Tail(last.first, last.end)
@@ -209,8 +213,10 @@ class LogStore:
             self._drop_oldest(directory, key.rank)
 
     def _open(self, path: Path, tail: _Tail) -> int:
-        """Open the newest segment. Two servers never write one file: a file of another server is replaced or
-        refused.
+        """Open the newest segment for appending.
+
+        Two servers never write the same file. A file of another server is replaced if it is empty. Otherwise raise
+        FileExistsError.
         """
         if self._alone:
             return os.open(path, _APPEND | os.O_CREAT, 0o600)
@@ -235,7 +241,7 @@ def _create(path: Path) -> int:
 
 
 def _replace(path: Path) -> int:
-    """Replace the file of another server, which then notices that the file is not its own."""
+    """Replace the file of another server. The other server then detects the different inode."""
     new = path.with_name(f"{path.name}.new")
     new.unlink(missing_ok=True)
     descriptor = _create(new)

@@ -1,4 +1,4 @@
-"""Names and meaning of all hai_* metrics, in a registry of their own. Labels are bounded: never an id or a user."""
+"""Defines all hai_* metrics, in a separate registry. No label contains an id or a user name, to limit the series."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SuspendReason(StrEnum):
     """Why a run was asked to suspend."""
 
     PREEMPTED = "preempted"  # for another task
-    REQUESTED = "asked"  # by a person, a drain or a limit
+    REQUESTED = "asked"  # by a user, a drain or a limit
 
 
 class Metrics:
@@ -81,7 +81,8 @@ class Metrics:
             "hai_scheduler_violations", "Breaches of invariants that the checks found.", ["rule"]
         )
         for rule in RULES:
-            self._plan_violations.labels(rule)  # 0 from the start: an increase can be seen
+            # exports 0 from the start, so that the first increase is visible
+            self._plan_violations.labels(rule)
         self._calls = histogram("hai_rpc_seconds", "One call.", ["method", "code"], buckets=_CALLS)
         workspace = partial(counter, namespace="hai_workspace")
         self._pushes = workspace("pushes", "Pushes that have ended.", ["result"])
@@ -95,10 +96,11 @@ class Metrics:
         self._webhook_requests = counter(
             "hai_webhook_requests", "Requests to webhooks.", ["result"]
         )
-        self._series: dict[tuple[str, str], Histogram] = {}  # `labels` is slow, calls are many
+        # cached, because `labels` is slow and calls are frequent
+        self._series: dict[tuple[str, str], Histogram] = {}
 
     def call(self, method: str, code: str, seconds: float) -> None:
-        """An RPC was answered; streams count with their whole length."""
+        """Record a call and its duration. A stream counts with its whole duration."""
         series = self._series.get((method, code))
         if series is None:
             series = self._calls.labels(method.rpartition("/")[2], code)
@@ -106,27 +108,27 @@ class Metrics:
         series.observe(seconds)
 
     def passed(self, seconds: float) -> None:
-        """A scheduling pass is over."""
+        """Record the duration of a scheduling pass."""
         self._passes.observe(seconds)
 
     def plan_checked(self) -> None:
-        """A scheduling pass was checked against the invariants."""
+        """Count a scheduling pass that was checked against the invariants."""
         self._plan_checks.inc()
 
     def plan_violated(self, rule: str) -> None:
-        """A scheduling pass broke a rule of scheduler.invariants."""
+        """Count a violation of a rule of scheduler.invariants."""
         self._plan_violations.labels(rule).inc()
 
     def submitted(self, task: Task) -> None:
-        """A task was accepted."""
+        """Count a submitted task."""
         self._submitted.labels(task.spec.task_type.value).inc()
 
     def finished(self, task: Task) -> None:
-        """A task has ended."""
+        """Count a finished task by its outcome."""
         self._finished.labels(task.outcome.value if task.outcome else "NONE").inc()
 
     def waited(self, task: Task, seconds: float) -> None:
-        """A task got its nodes after waiting."""
+        """Record how long a task waited for its nodes."""
         self._waited.labels(task.priority.name).observe(seconds)
 
     def watch_disks(self, directories: Mapping[str, Path]) -> None:
@@ -136,11 +138,11 @@ class Metrics:
             self._disk_size.labels(name).set_function(partial(_of_disk, path, "total"))
 
     def suspended(self, reason: SuspendReason) -> None:
-        """A run was asked to suspend."""
+        """Count a run that was asked to suspend."""
         self._suspended.labels(reason).inc()
 
     def pushed(self, push: Pushed) -> None:
-        """A push into a workspace has ended."""
+        """Record a push to a workspace that has ended."""
         self._pushes.labels(push.result).inc()
         self._received.inc(push.received_bytes)
         self._changed.inc(push.changed)
@@ -148,34 +150,34 @@ class Metrics:
         self._push_seconds.observe(push.seconds)
 
     def wheels(self, size: int) -> None:
-        """The stored wheels of users have `size` bytes."""
+        """Set the size of all stored wheels of users, in bytes."""
         self._wheels.set(size)
 
     def webhook_request(self, result: str) -> None:
-        """A request to a webhook: taken, failed, or dropped after too many tries."""
+        """Count a request to a webhook. The result is taken, failed, or dropped after too many attempts."""
         self._webhook_requests.labels(result).inc()
 
     def silent_agents(self, count: int) -> None:
-        """`count` agents of running programs are silent now."""
+        """Set the number of silent agents of running programs."""
         self._silent_agents.set(count)
 
     def tasks(self, counts: Mapping[TaskState, int]) -> None:
-        """How many unfinished tasks are in each state now."""
+        """Set the number of unfinished tasks in each state."""
         for state in TaskState:
             if state is not TaskState.FINISHED:
                 self._tasks.labels(state.value).set(counts.get(state, 0))
 
     def queue(self, counts: Mapping[str, int]) -> None:
-        """How many tasks wait for nodes of each group now."""
+        """Set the number of tasks that wait for nodes, by node group."""
         self._queue.clear()
         for group, count in counts.items():
             self._queue.labels(group).set(count)
 
     def nodes(self, nodes: Iterable[Node]) -> None:
-        """The nodes as they are now."""
+        """Set the number of nodes by group and state."""
         counts: dict[tuple[str, str], int] = {}
         for node in nodes:
-            # operators know about cordoned nodes: one that is switched off is no alarm
+            # An operator has cordoned this node on purpose, so it must not cause an alert if it is not ready.
             key = (node.group, "CORDONED" if node.closed else node.state.value)
             counts[key] = counts.get(key, 0) + 1
         self._nodes.clear()
@@ -183,16 +185,16 @@ class Metrics:
             self._nodes.labels(group, state).set(count)
 
     def leading(self, leads: bool) -> None:
-        """Whether this server leads: over all servers the sum is 1, and 0 while they elect."""
+        """Set whether this server leads. The sum over all servers is 1, or 0 during an election."""
         self._leading.set(leads)
 
     def certificate(self, expires: float) -> None:
-        """The server's certificate expires then."""
+        """Set the time at which the server's certificate expires, in seconds since the Unix epoch."""
         self._certificate.set(expires)
 
 
 def _address(host: str) -> str:
-    """All interfaces means IPv4 and IPv6, as for gRPC."""
+    """Return the address to bind. An address for all interfaces includes IPv4 and IPv6, as for gRPC."""
     bare = host.strip("[]")
     if bare in ("0.0.0.0", "::"):
         return "::" if socket.has_dualstack_ipv6() else "0.0.0.0"
@@ -213,7 +215,7 @@ class _Handler(WSGIRequestHandler):
 
 
 def _of_disk(path: Path, what: Literal["free", "total"]) -> float:
-    """NaN: it cannot be read."""
+    """Return a value of the disk of a directory, or NaN if it cannot be read."""
     try:
         return float(getattr(disk_space(path), what))
     except OSError:
@@ -221,7 +223,7 @@ def _of_disk(path: Path, what: Literal["free", "total"]) -> float:
 
 
 class MetricsServer:
-    """Serves /metrics in a thread of its own until closed. `port` 0: a free one."""
+    """Serves /metrics in a separate thread until closed. Port 0 means a free port. Raises Unavailable."""
 
     def __init__(self, metrics: Metrics, port: int, host: str = "127.0.0.1") -> None:
         try:

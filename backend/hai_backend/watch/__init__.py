@@ -1,4 +1,4 @@
-"""Keeps copies of Kubernetes objects in memory: lists, then watches, and lists again, because a watch may miss changes.
+"""Keeps copies of Kubernetes objects in memory. It lists and watches them, and lists again, in case a watch failed.
 
-`source.Source` does the requests; launch/kubernetes handles the changes.
+`source.Source` sends the requests, and launch/kubernetes handles the changes.
 """

@@ -1,4 +1,4 @@
-"""A cache of the objects of one kind. Pure. Changes that arrive twice, late or out of order have no effect.
+"""A cache of the objects of one kind. Changes that arrive twice, late or out of order have no effect.
 
 Objects are identified by uid, because a name may be used again. Of two versions of an object, the one with the higher
 resourceVersion counts. A list is complete up to its version: older changes that arrive after it are ignored.
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[T]):
-    """An object before and after a change; None: it did not or does not exist."""
+    """The value of an object before and after a change. None means that the object did not or does not exist."""
 
     uid: str
     before: T | None
@@ -26,7 +26,7 @@ class Change(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class CachedObject(Generic[T]):
-    """One version of an object, reduced to the value that `read` returned."""
+    """One version of an object, reduced to the value that `read` of the cache returned."""
 
     uid: str
     version: int
@@ -34,33 +34,37 @@ class CachedObject(Generic[T]):
 
 
 class ObjectCache(Generic[T]):
-    """`read` reduces an object to what is needed; a change that does not change this value is not reported."""
+    """The cached objects by uid.
+
+    `read` reduces an object to the needed value. A change that does not affect this value is not reported.
+    """
 
     def __init__(self, read: Callable[[Body], T]) -> None:
         self._read = read
         self._objects: dict[str, CachedObject[T]] = {}
-        self._deleted: dict[str, int] = {}  # uid -> version; until a list is newer
+        # versions of deleted objects by uid, until a list is newer
+        self._deleted: dict[str, int] = {}
         self._listed = 0
 
     def get(self, uid: str) -> T | None:
-        """The value of an object; None if it does not exist."""
+        """Return the value of an object, or None if it does not exist."""
         found = self._objects.get(uid)
         return found.value if found is not None else None
 
     def values(self) -> Iterable[T]:
-        """The values of all objects."""
+        """Return the values of all objects."""
         return (observed.value for observed in self._objects.values())
 
     def __len__(self) -> int:
         return len(self._objects)
 
     def read_item(self, body: Body) -> CachedObject[T]:
-        """One object of a list."""
+        """Convert one object of a list. The cache does not change."""
         meta = body["metadata"]
         return CachedObject(meta["uid"], int(meta["resourceVersion"]), self._read(body))
 
     def apply_change(self, kind: str, body: Body) -> Change[T] | None:
-        """Apply a change of the watch; None if it changes nothing."""
+        """Apply a change of the watch. Return None if no value has changed."""
         meta = body["metadata"]
         uid, version = meta["uid"], int(meta["resourceVersion"])
         current = self._objects.get(uid)
@@ -73,7 +77,7 @@ class ObjectCache(Generic[T]):
         return self._put(CachedObject(uid, version, self._read(body)))
 
     def apply_list(self, items: Mapping[str, CachedObject[T]], version: int) -> list[Change[T]]:
-        """Apply a complete list of this version; newer objects in the cache stay."""
+        """Apply a complete list of this version, and return the changes. Newer objects in the cache are kept."""
         if version < self._listed:
             self._forget_versions()
         self._listed = version
@@ -91,7 +95,7 @@ class ObjectCache(Generic[T]):
         return [change for change in changes if change is not None]
 
     def _forget_versions(self) -> None:
-        """The cluster's database was restored from a backup, so versions start again: all of ours count as older."""
+        """Treat all cached versions as older than the list, because the cluster was restored from a backup."""
         self._deleted.clear()
         self._objects = {
             uid: replace(observed, version=0) for uid, observed in self._objects.items()

@@ -1,4 +1,4 @@
-"""Converts a Kubernetes node to one of ours: its group, what it offers to pods, and whether it accepts any."""
+"""Converts a Kubernetes node to a Node: its group, its resources for pods, and whether it accepts pods."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ _SUFFIXES: Mapping[str, Decimal] = {
 
 @dataclass(frozen=True, slots=True)
 class NodeRules:
-    """Names of labels and resources. `topology`: leaf switch first; `tolerated`: (key, value, effect) of taints."""
+    """Names of labels and resources.
+
+    `topology` has the labels of switches, the leaf switch first. `tolerated` has key, value and effect of taints.
+    """
 
     group_label: str = "hai.dev/group"
     zone_label: str = "hai.dev/zone"
@@ -32,11 +35,11 @@ class NodeRules:
 
 @dataclass(frozen=True, slots=True)
 class ObservedNode:
-    """`unready`: why the node is not ready; empty if it is. `node.held`: why a ready node takes no new work."""
+    """`unready` is why the node is not ready, or empty. `node.held` is why a ready node takes no new work, or empty."""
 
     node: Node
     unready: str = ""
-    exact_cpus: Decimal = Decimal()  # what it offers; `node.cpus` is rounded down
+    exact_cpus: Decimal = Decimal()  # allocatable CPUs; `node.cpus` is rounded down
 
     @property
     def name(self) -> str:
@@ -44,7 +47,7 @@ class ObservedNode:
 
 
 def read_node(body: Body, rules: NodeRules) -> ObservedNode:
-    """The facts about a node that are needed; none of them changes with each heartbeat."""
+    """Return the needed facts about a node. They do not change with each heartbeat of the kubelet."""
     meta, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
     labels: Mapping[str, str] = meta.get("labels") or {}
     offered: Mapping[str, str] = status.get("allocatable") or {}
@@ -74,7 +77,10 @@ def quantity(text: str) -> Decimal:
 
 
 def _gpus(offered: Mapping[str, str], rules: NodeRules) -> tuple[int, str]:
-    """Whole GPUs, or else slices of the most frequent profile: a pod requests one kind by name."""
+    """Return the number of whole GPUs, else the number and name of the most frequent MIG profile.
+
+    Other profiles are ignored, because a pod requests one kind by name.
+    """
     if whole_gpus := int(quantity(offered.get(rules.gpu_resource, "0"))):
         return whole_gpus, ""
     slices = {
@@ -107,7 +113,7 @@ def _closed_reasons(spec: Body, conditions: Sequence[Body], rules: NodeRules) ->
 
 
 def _lift_command(name: str, spec: Body, conditions: Sequence[Body], rules: NodeRules) -> str:
-    """The commands with which operators open the node for work; empty if commands alone do not help."""
+    """Return the commands that let the node accept work again. Empty if no command can do this."""
     if any(_pressures(conditions)):
         return ""
     steps = [f"kubectl uncordon {name}"] if spec.get("unschedulable") else []

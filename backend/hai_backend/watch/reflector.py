@@ -1,7 +1,7 @@
 """Keeps a cache up to date: lists all objects, watches changes, and lists again on errors and at regular intervals.
 
-A watch may end at any time without an error, or stay open and send nothing more. So a watch that ends, or is silent for
-longer than the interval of bookmarks, is resumed from the last version.
+A watch may end at any time without an error, or stay open but send nothing more. A watch that ends, or is silent for
+longer than the interval of bookmarks, is therefore resumed from the last version.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 10.0
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Seconds."""
+    """The times of a reflector, in seconds."""
 
-    relist_seconds: float = 300.0
-    stream_seconds: float = 240.0  # a watch is renewed after so long
-    quiet_seconds: float = 100.0  # bookmarks come every minute: a silent watch is dead
+    relist_seconds: float = 300.0  # time between two lists
+    stream_seconds: float = 240.0  # longest duration of a watch
+    # a silent watch ends after this time; bookmarks arrive every minute
+    quiet_seconds: float = 100.0
 
 
 class Reflector(Generic[T]):
-    """Calls `changed` with every change, and `complete` after each list."""
+    """Calls `changed` with every change, and `complete` after each list. `listed` is set after the first list."""
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class Reflector(Generic[T]):
         self.listed = asyncio.Event()
 
     async def run(self) -> None:
-        """Never returns. Raises errors of the first list; later errors are logged and retried."""
+        """Run until cancelled. Raises errors of the first list. After later errors, it logs them and retries."""
         while True:
             try:
                 with cancelled_only_from_outside(f"a watch of {self._name}"):
@@ -91,10 +92,10 @@ class Reflector(Generic[T]):
         self._complete()
 
     async def _watch_until_relist(self, until: float) -> None:
-        """Watch again and again until it is time to list again."""
+        """Watch repeatedly until it is time to list again."""
         while (remaining := until - self._now()) > 0:
             began = self._now()
-            with suppress(TimeoutError):  # it was silent for too long
+            with suppress(TimeoutError):  # the watch was silent for too long
                 await self._watch_once(min(remaining, self._pace.stream_seconds))
             if self._now() - began < _FIRST_PAUSE:
                 await self._back_off()  # do not loop if the API server ends each watch at once

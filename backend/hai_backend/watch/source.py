@@ -1,4 +1,4 @@
-"""The source of a cache: a list in pages, and a stream of changes since a version."""
+"""The source of a cache: lists objects in pages, and streams the changes since a version."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Expired(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A part of a list; all parts of one list have the same version."""
+    """A part of a list. All parts of one list have the same version."""
 
     items: list[Body]
     version: str
@@ -31,7 +31,7 @@ class Source(Protocol):
     """Lists and watches one kind of object."""
 
     def pages(self) -> AsyncIterator[Page]:
-        """All objects. Raises Broken, Expired."""
+        """Return all objects in pages. Raises Broken and Expired."""
 
     def changes(self, version: str, seconds: float) -> AsyncGenerator[tuple[str, Body], None]:
-        """Changes since `version`, for at most `seconds`; may end earlier. Raises Broken, Expired."""
+        """Stream changes since `version`, for at most `seconds`. May end earlier. Raises Broken and Expired."""

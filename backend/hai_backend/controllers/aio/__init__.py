@@ -1,1 +1,1 @@
-"""Small parts of asyncio that the controllers are made of."""
+"""Small asyncio components that the controllers use."""

@@ -1,7 +1,7 @@
-"""Background tasks of a server that leads: coroutines that end with its term.
+"""Background tasks of a leader: coroutines that run until the leader is closed.
 
-A task that may end and fails is logged, and the others go on. If a task ends that must not, the term ends: a server
-that no longer schedules, or no longer follows its launcher, would look healthy and not be.
+Tasks of `run` may end. If one fails, its error is logged, and the other tasks continue. Tasks of `keep_running` must
+not end. If one ends, the leader stops, because a server without a scheduling loop, for example, only seems healthy.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ class BackgroundTasks:
         self._why = ""
 
     def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Start it now."""
+        """Start a task that may end."""
         return self._begin(work)
 
     def keep_running(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Start a task that must not end before `close`. The task raises what has ended it."""
+        """Start a task that must not end before `close`. Awaiting the task raises the error that ended it."""
         task = self._begin(work)
         task.set_name(name)
         task.add_done_callback(self._break)
         return task
 
     async def broken(self) -> NoReturn:
-        """Wait until a task has ended that must not. Raises Unavailable."""
+        """Wait until a task of `keep_running` has ended. Then raise Unavailable."""
         await self._broken.wait()
         raise Unavailable(self._why, reason="PART_ENDED")
 

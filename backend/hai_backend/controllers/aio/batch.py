@@ -1,4 +1,4 @@
-"""Batches events of one task: the ranks of a large gang report at once, and need only a few writes."""
+"""Writes several events of a task together, because all ranks of a large gang may report at the same time."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Write = Callable[[int, Sequence[ev.Event]], Awaitable[Task | None]]
 
 @dataclass(eq=False, slots=True)
 class PendingEvent:
-    """An event that is not written yet; `result` is the task afterwards."""
+    """An event that is not written yet. `result` is the task after the write, and None before."""
 
     event: ev.Event
     result: Task | None = None
 
 
 class Batch:
-    """While one write of a task is under way, its further events are collected for the next."""
+    """Collects events of a task while an earlier write of the task is in progress. The next write includes them."""
 
     def __init__(self, write: Write) -> None:
         self._write = write
@@ -35,14 +35,18 @@ class Batch:
         return pending
 
     async def write(self, task_id: int, pending: PendingEvent) -> Task | None:
-        """Called for each event in turn, under the task's lock: the first call writes all pending events."""
+        """Return the task after the write of this event, or None if another server has changed the task.
+
+        The caller holds the lock of the task, and calls this once for each event. The first call writes all pending
+        events, and the other calls only return the result.
+        """
         if pending.result is not None:
             return pending.result
         batch = self._pending.pop(task_id, [])
         batch = batch if pending in batch else [pending, *batch]
         try:
             saved = await self._write(task_id, [waiting.event for waiting in batch])
-        except HaiError:  # caused by one of them: each is tried alone
+        except HaiError:  # one of the events caused it, so each is written alone
             self._put_back(task_id, [waiting for waiting in batch if waiting is not pending])
             return await self._write(task_id, (pending.event,))
         if saved is None:

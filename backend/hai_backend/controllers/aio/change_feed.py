@@ -1,4 +1,4 @@
-"""A version number that only grows, and a way to wait for a larger one."""
+"""A version number that only increases, and a way to wait for a larger one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 
 class ChangeFeed:
-    """Carries no data: watchers read what has changed from the store or from memory."""
+    """Announces versions. It contains no data: watchers read the changes from the store or from memory."""
 
     def __init__(self, version: int = 0) -> None:
         self._version = version
@@ -18,7 +18,7 @@ class ChangeFeed:
         return self._version
 
     def publish(self, version: int) -> None:
-        """Announce that everything up to `version` can be read."""
+        """Announce that all changes up to `version` can be read."""
         if version <= self._version:
             return
         self._version = version

@@ -1,4 +1,4 @@
-"""Time as an argument: the real clock, and the protocol that tests replace."""
+"""The system clock, and the protocol that clocks of tests implement."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 
 class Clock(Protocol):
     def now(self) -> float:
-        """Seconds since the epoch."""
+        """Return the seconds since the Unix epoch."""
 
 
 class SystemClock:

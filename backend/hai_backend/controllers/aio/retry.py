@@ -1,4 +1,4 @@
-"""Retries work that nobody would request again, until the store accepts it: after a restart, or a full disk."""
+"""Retries work until the store is available again, for example after its disk was full. No caller would retry it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 async def retry_until_stored(
     work: Callable[[], Awaitable[Result]], description: str, **of: object
 ) -> Result:
-    """The result of `work`, which is repeated while the store is unavailable. Other errors are raised. `description` is
-    for the log.
+    """Call `work` until it does not raise Unavailable, and return its result. Other errors are raised.
+
+    `description` and `of` describe the work in the log.
     """
     pause = _FIRST_PAUSE
     while True:

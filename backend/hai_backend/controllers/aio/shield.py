@@ -12,9 +12,9 @@ Result = TypeVar("Result")
 
 
 async def shielded(task: asyncio.Task[Result], on_error: Callable[[BaseException], None]) -> Result:
-    """Await a task, which goes on when the caller is cancelled; `on_error` then gets the error that it ends with.
+    """Await a task. If the caller is cancelled, the task continues, and `on_error` gets the error if it fails.
 
-    Raises CancelledWithin when the task, not the caller, was cancelled.
+    Raises CancelledWithin if the task was cancelled and not the caller.
     """
 
     def ended(task: asyncio.Task[Result]) -> None:

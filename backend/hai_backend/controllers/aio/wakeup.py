@@ -1,4 +1,4 @@
-"""Wakes one loop. A notification while it works is kept, and several count as one."""
+"""Wakes up one loop. A notification that arrives while the loop is busy is kept, and several count as one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Wakeup:
         self._event.set()
 
     async def wait(self, timeout: float) -> None:
-        """Return when notified, at once if that happened since the last wait, or after `timeout` seconds."""
+        """Return on a notification, or after `timeout` seconds. Return at once if there was one since the last wait."""
         try:
             async with asyncio.timeout(timeout):
                 await self._event.wait()

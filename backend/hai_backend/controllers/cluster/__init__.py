@@ -1,1 +1,1 @@
-"""Nodes, agents and ranks as they really are: what the launcher and agents report."""
+"""Processes the reports of the launcher and of agents about nodes, ranks and services."""

@@ -1,4 +1,4 @@
-"""Connected agents, and messages to them. Nothing here must survive: agents repeat their reports."""
+"""Connected agents, and messages to them. Nothing is stored, because agents repeat their reports after a restart."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from hai.v1 import agent_service_pb2 as pb
 from hai_backend.launch.base import RankKey
 
-_LAST_STEP = 2**63 - 1  # that a message can hold
+_LAST_STEP = 2**63 - 1  # largest step that a message can contain
 
 
 class Session:
-    """One connected agent, with a queue of messages for its stream. `error` says why it was closed."""
+    """One connected agent, with a queue of messages for its stream. `error` is why the session was closed."""
 
     def __init__(self) -> None:
         self.error: Exception | None = None
@@ -22,7 +22,7 @@ class Session:
         self._queue.put_nowait(message)
 
     def close(self) -> None:
-        """Another stream of the same rank has taken over, or the server stops."""
+        """Close the session, because a newer stream of the rank is attached or the server stops."""
         self._queue.put_nowait(None)
 
     async def next(self) -> pb.AttachResponse | None:
@@ -30,42 +30,49 @@ class Session:
 
 
 class ConnectedAgents:
-    """Sessions by rank, and the agreement of the ranks of a run about the step at which they suspend."""
+    """The sessions by rank. Also determines the step at which all ranks of a run suspend."""
 
     def __init__(self) -> None:
         self._sessions: dict[RankKey, Session] = {}
         self._steps: dict[tuple[int, int], dict[int, int]] = {}
 
     def attach(self, key: RankKey, session: Session) -> None:
-        """A rank has attached; an older stream of it is closed."""
+        """Add the session of a rank that has attached, and close an older session of the rank."""
         old = self._sessions.get(key)
         if old is not None:
             old.close()
         self._sessions[key] = session
 
     def detach(self, key: RankKey, session: Session) -> None:
-        """A stream has ended; nothing changes if a newer one took over."""
+        """Remove a session whose stream has ended. A newer session of the rank stays."""
         if self._sessions.get(key) is session:
             del self._sessions[key]
 
     def send(
         self, task_id: int, run: int, ranks: Iterable[int], message: pb.AttachResponse
     ) -> None:
-        """Ranks that are not attached get their instructions when they attach (lifecycle.messages_on_attach)."""
+        """Send a message to the attached ranks.
+
+        Other ranks get their instructions when they attach (lifecycle.messages_on_attach).
+        """
         for rank in ranks:
             session = self._sessions.get(RankKey(task_id, run, rank))
             if session is not None:
                 session.send(message)
 
     def send_if_attached(self, key: RankKey, message: pb.AttachResponse) -> bool:
-        """Send a message that is only of use now; False: the rank is not attached."""
+        """Send a message that is only useful now. Return False if the rank is not attached."""
         session = self._sessions.get(key)
         if session is not None:
             session.send(message)
         return session is not None
 
     def step_reported(self, key: RankKey, step: int, expected: frozenset[int]) -> None:
-        """When all expected ranks have reported the step that they passed, tell them to stop before the next."""
+        """Record the last step that a rank has completed.
+
+        When all expected ranks have reported, send them the step before which all of them suspend. It follows the
+        largest reported step.
+        """
         steps = self._steps.setdefault((key.task_id, key.run), {})
         steps[key.rank] = step
         if not expected <= steps.keys():
@@ -75,7 +82,7 @@ class ConnectedAgents:
         self.send(key.task_id, key.run, expected, stop)
 
     def forget(self, task_id: int, run: int) -> None:
-        """The run has ended."""
+        """Remove the reported steps of a run that has ended."""
         self._steps.pop((task_id, run), None)
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""Finds agents that have sent nothing for a while, and records it in their tasks. One timer serves all ranks.
+"""Detects agents that have sent nothing for a while, and records this in their tasks. One timer serves all ranks.
 
-An agent must send messages while the program of its rank may run (`lifecycle.transition.may_run`). A server that was
-stopped itself has read nothing: messages of that time are read after the timer, so no agent is judged then.
+An agent must send messages while the program of its rank may run (`lifecycle.transition.may_run`). If the server
+process itself was paused, it has not yet read the messages of that time, so it gives agents more time.
 """
 
 from __future__ import annotations
@@ -18,23 +18,24 @@ from hai_backend.launch.base import RankKey
 from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle.rules.transition import may_run
 
-_STALL_SECONDS = 1.0  # a timer that is so late shows that the server was stopped
+_STALL_SECONDS = 1.0  # a timer that is late by more than this shows that the server was paused
 _ROUNDING_SECONDS = 0.001
-_BATCH_SHARE = 0.1  # of `silent_after`, between two writes
+_BATCH_SHARE = 0.1  # time between two batches of writes, as a fraction of `silent_after`
 
 
 class Tasks(Protocol):
-    """The part of the task manager."""
+    """The part of the task manager that is used here."""
 
     def unfinished(self) -> Mapping[int, Task]: ...
     async def apply_when_stored(self, task_id: int, event: ev.Event) -> Task: ...
 
 
 class AgentSilence:
-    """`load` once, then `heard` with each message of an agent and `changed` with each change of a task.
+    """The silent agents of running programs.
 
-    `silent_after`: seconds without a message. `return_within`: seconds in which agents reconnect after a restart of the
-    server. `count` gets the number of silent agents.
+    Call `load` once, then `message_received` for each message of an agent and `changed` for each change of a task. An
+    agent is silent after `silent_after` seconds without a message. After a restart of the server, agents have
+    `return_within` seconds to reconnect. `count` gets the number of silent agents.
     """
 
     def __init__(
@@ -53,14 +54,16 @@ class AgentSilence:
         self._silent_after = silent_after
         self._return_within = return_within
         self._count = count
-        self._last_message: OrderedDict[RankKey, float] = OrderedDict()  # when, the oldest first
-        self._silent: dict[RankKey, float] = {}  # since when, in seconds since the epoch
+        # time of the last message, the oldest first
+        self._last_message: OrderedDict[RankKey, float] = OrderedDict()
+        # start of the silence, in seconds since the Unix epoch
+        self._silent: dict[RankKey, float] = {}
         self._writing: set[RankKey] = set()
         self._grace_until = inf
         self._timer: asyncio.TimerHandle | None = None
 
     def load(self, tasks: Iterable[Task]) -> None:
-        """Agents may reconnect from now on, and have `return_within` for it."""
+        """Start to watch the agents of these tasks. They have `return_within` seconds to reconnect."""
         self._extend_grace(self._return_within + self._silent_after)
         for task in tasks:
             self._follow(task, _ranks(task))
@@ -68,10 +71,10 @@ class AgentSilence:
         self._set_timer()
 
     def message_received(self, key: RankKey) -> None:
-        """An agent has sent something."""
+        """Record that an agent has sent a message."""
         try:
             self._last_message.move_to_end(key)
-        except KeyError:  # nothing is expected of it, or it was silent
+        except KeyError:  # no message was expected, or the agent was silent
             if self._silent.pop(key, None) is not None:
                 self._expect(key)
                 self._write(key)
@@ -79,11 +82,11 @@ class AgentSilence:
             self._last_message[key] = self._now()
 
     def changed(self, before: Task | None, task: Task) -> None:
-        """Follow a task."""
+        """Watch the agents of a changed task. `before` is None if the task is new."""
         self._follow(task, _changed_ranks(before, task))
 
     def close(self) -> None:
-        """This server no longer leads."""
+        """Stop the timer of a server that no longer leads."""
         self._silent.clear()
         self._last_message.clear()
         self._count(0)
@@ -98,7 +101,7 @@ class AgentSilence:
             elif rank.silent_since is None:
                 if key not in self._last_message and key not in self._silent:
                     self._expect(key)
-            elif key not in self._last_message:  # it was silent already for an earlier server
+            elif key not in self._last_message:  # it was already silent before this server started
                 self._silent[key] = rank.silent_since
 
     def _remove(self, key: RankKey) -> None:
@@ -117,8 +120,9 @@ class AgentSilence:
         self._grace_until = self._now() + seconds
 
     def _set_timer(self) -> None:
-        """For the agent whose last message is oldest. If a message comes meanwhile, the timer expires too early
-        once.
+        """Set the timer for the agent whose last message is the oldest.
+
+        A later message of this agent does not change the timer. It then expires too early and is set again.
         """
         if self._timer is None and self._last_message and self._grace_until < inf:
             oldest = next(iter(self._last_message.values()))
@@ -128,7 +132,7 @@ class AgentSilence:
     def _on_timer(self, due: float) -> None:
         self._timer = None
         late = self._now() - due
-        if late > self._silent_after / 2 and late > _STALL_SECONDS:  # agents may have left
+        if late > self._silent_after / 2 and late > _STALL_SECONDS:  # agents may have disconnected
             self._extend_grace(self._return_within + self._silent_after)
         elif late > _STALL_SECONDS:
             self._extend_grace(_STALL_SECONDS)
@@ -138,7 +142,7 @@ class AgentSilence:
 
     def _judge(self) -> None:
         overdue = list(self._overdue())
-        if overdue:  # if a network broke, more follow: they are written together
+        if overdue:  # after a network failure, more agents follow, and are then written together
             self._extend_grace(self._silent_after * _BATCH_SHARE)
         for key in overdue:
             self._silent[key] = self._clock.now() - (self._now() - self._last_message.pop(key))
@@ -152,7 +156,7 @@ class AgentSilence:
             yield key
 
     def _write(self, key: RankKey) -> None:
-        """Record the silence of a rank; one write of a rank at a time, so that the last one is true."""
+        """Record the silence of a rank, or its end. Writes of a rank are sequential, so that the last state is kept."""
         self._count(len(self._silent))
         if key not in self._writing:
             self._writing.add(key)
@@ -166,7 +170,7 @@ class AgentSilence:
             self._writing.discard(key)
 
     def _pending_event(self, key: RankKey) -> ev.AgentSilent | ev.AgentHeard | None:
-        """The event that is not recorded yet; None: all is."""
+        """Return the event that is not recorded yet, or None if the recorded state is current."""
         task = self._task_manager.unfinished().get(key.task_id)
         run = task.run if task is not None else None
         if task is None or task.state is not TaskState.RUNNING or run is None:
@@ -188,7 +192,7 @@ def _ranks(task: Task) -> Iterator[tuple[Run, Rank]]:
 
 
 def _changed_ranks(before: Task | None, task: Task) -> Iterator[tuple[Run, Rank]]:
-    """Ranks of the task that have changed, and ranks of an earlier run."""
+    """Return the ranks of the task that have changed, including those of an earlier run."""
     old, new = before.run if before is not None else None, task.run
     if old is None or new is None or old.number != new.number or before is None:
         yield from _ranks(before) if before is not None else ()

@@ -1,4 +1,4 @@
-"""Reconciles tasks with the launcher: its events become events of tasks, and ranks of no task are killed."""
+"""Reconciles tasks with the launcher: converts its events to events of tasks, and kills ranks without a task."""
 
 from __future__ import annotations
 
@@ -33,16 +33,18 @@ from hai_backend.lifecycle import plan_recovery
 from hai_backend.lifecycle.instructions import KillRanks
 
 log = structlog.get_logger(__name__)
-_AGAIN_SECONDS = 2.0  # until the store is tried again
-_NAMED = 3  # ranks, in an error
+_AGAIN_SECONDS = 2.0  # pause before the store is tried again
+_NAMED = 3  # ranks that an error message names
 _MISSING = "it did not exist when the server was restarted"
-_PATIENCE_SECONDS = 60.0  # longer than ranks may save; what is left then is on nodes that are away
+# longer than ranks may save; ranks that still exist then are on unreachable nodes
+_PATIENCE_SECONDS = 60.0
 
 
 class LaunchReconciler:
-    """`listed` is set once the first complete list is reconciled: scheduling may begin.
+    """Handles the events of the launcher.
 
-    `newest` is then the newest task of which ranks exist. The store may be a backup from before it.
+    `listed` is set after the first complete list was reconciled, so that scheduling may begin. `newest` is then the id
+    of the newest task with existing ranks. A store that was restored from a backup may not contain this task.
     """
 
     def __init__(
@@ -59,20 +61,22 @@ class LaunchReconciler:
         self._cluster = cluster
         self._executor = executor
         self._running: set[asyncio.Task[object]] = set()
-        self._newest: NodeList | None = None  # the newest
-        self._unexpected: set[RankKey] = set()  # of the list, and not gone yet
+        self._newest: NodeList | None = None  # the newest report
+        # ranks of the list without a task, until they have ended
+        self._unexpected: set[RankKey] = set()
         self._cleared = asyncio.Event()
 
     async def cleared(self) -> None:
-        """Return when ranks of no task have ended: they are on nodes that seem free, and a new run may get their
-        name.
+        """Return when all ranks without a task have ended, or after a minute.
+
+        They use nodes that seem free, and a rank of a new run could get the same name.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 await self._cleared.wait()
 
     async def run(self) -> None:
-        """Run for ever. Raises Conflict when the ranks cannot belong to this database."""
+        """Run until cancelled. Raises Conflict if the existing ranks cannot belong to this database."""
         try:
             async for event in self._launcher.events():
                 if isinstance(event, RankList):
@@ -101,7 +105,10 @@ class LaunchReconciler:
                 self._apply_beside(key, ev.LaunchFailed(key.run, key.rank, reason, unschedulable))
 
     async def _require_ours(self, listed: RankList) -> None:
-        """A database that never had a task is the wrong one if programs run: it must end none of them."""
+        """Raise Conflict if ranks exist but the database has never had a task.
+
+        It is probably the wrong database, so no program must be terminated.
+        """
         if listed.keys and not await self._task_manager.has_tasks():
             some = ", ".join(sorted(map(str, listed.keys))[:_NAMED])
             raise Conflict(
@@ -112,7 +119,10 @@ class LaunchReconciler:
             )
 
     async def _update_nodes(self, listing: NodeList) -> None:
-        """A launcher reports nodes once: if the store is unavailable, retry, unless there is a newer report."""
+        """Store a report of nodes. If the store is unavailable, retry until there is a newer report.
+
+        The launcher does not repeat its reports.
+        """
         self._newest = listing
         try:
             lost = await self._cluster.update_nodes(listing.nodes)
@@ -128,7 +138,7 @@ class LaunchReconciler:
             await self._update_nodes(listing)
 
     def _apply_beside(self, key: RankKey, event: ev.Event) -> None:
-        """Apply in the background: events of the ranks of one run are then written together."""
+        """Apply an event in the background, so that events of several ranks of a run are written together."""
         self._run_beside(self._task_manager.apply_when_stored(key.task_id, event))
 
     def _run_beside(self, work: Coroutine[Any, Any, object]) -> None:
@@ -142,14 +152,17 @@ class LaunchReconciler:
             log.error("a launcher event failed", why=repr(error))
 
     async def _suspend_for(self, key: RankKey, why: str) -> None:
-        """Suspend the whole task: the other ranks cannot go on without this one."""
+        """Suspend the whole task, because the other ranks cannot continue without this rank."""
         task = self._task_manager.unfinished().get(key.task_id)
         if task is not None and key in _keys(task):
             reason = f"rank {key.rank} on {_node_of(task, key)} is taken away: {why}"
             await self._task_manager.apply_when_stored(task.id, ev.SuspendAsked("cluster", reason))
 
     async def _adopt(self, listed: RankList) -> None:
-        """After a restart: launch what never started, report what has vanished, kill ranks of no task."""
+        """Reconcile all tasks with a complete list of ranks, after a restart of the server.
+
+        Launch runs that were never started, report ranks that no longer exist, and kill ranks without a task.
+        """
         listing = {key.task_id for key in listed.keys} | {
             task_id for task_id, _ in listed.launched_runs
         }
@@ -182,10 +195,10 @@ class LaunchReconciler:
             )
         if recovery.launch is not None:
             self._executor.perform(task, recovery.launch)
-        if recovery.unknown:  # the others cannot go on without them
+        if recovery.unknown:  # the other ranks cannot continue without these
             reason = _unknown(run, recovery.unknown)
             await self._task_manager.apply_when_stored(task.id, ev.SuspendAsked("cluster", reason))
-        if recovery.kill:  # the launcher reports when they have ended
+        if recovery.kill:  # the launcher reports the end of these ranks
             self._executor.perform(task, KillRanks(run.number, recovery.kill))
 
     async def _report_lost(self, nodes: Iterable[Node]) -> None:
@@ -205,7 +218,7 @@ class LaunchReconciler:
 
 
 async def _isolated(work: Awaitable[object], **of: object) -> None:
-    """A failure for one task does not stop the others, nor the scheduling."""
+    """Await work for one task. Errors are only logged, so that other tasks and scheduling continue."""
     try:
         await work
     except Exception:

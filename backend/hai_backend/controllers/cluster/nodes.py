@@ -1,4 +1,4 @@
-"""The nodes as they are now: what the launcher sees, and what operators decided about them."""
+"""The current nodes. They combine the reports of the launcher with the settings of operators."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ class SuspendOn(Protocol):
 
 
 class Cluster:
-    """Nodes in memory and in the store. `feed` carries microseconds, so it grows over restarts too."""
+    """Nodes in memory and in the store.
+
+    The versions of `feed` are times in microseconds, so that they also increase over restarts.
+    """
 
     def __init__(self, store: Store, clock: Clock, changed: Callable[[], None]) -> None:
         self._store = store
@@ -38,19 +41,20 @@ class Cluster:
         self._changed = changed
         self._nodes: dict[str, Node] = {}
         self._groups: dict[str, Group] = {}
-        self._named: dict[str, Group] = {}  # by nodes
+        self._named: dict[str, Group] = {}  # groups that nodes name and nobody has declared
         self._stored: dict[str, Node] = {}
-        self._unconfirmed: set[str] = set()  # since the server started
+        # nodes that the launcher has not reported since the start of the server
+        self._unconfirmed: set[str] = set()
         self._versions: dict[str, int] = {}
-        self._writing = asyncio.Lock()  # from reading a node until its change is stored
+        self._writing = asyncio.Lock()  # held from the reading of a node until its change is stored
         self.feed = ChangeFeed()
-        self.steady = asyncio.Lock()  # held while runs are placed, and while a group's rules change
-        self.suspend_on: SuspendOn | None = (
-            None  # set once by server.leader.components: the two know each other
-        )
+        # held while runs are placed, and while the rules of a group change
+        self.steady = asyncio.Lock()
+        # set once by server.leader.components, because the two components refer to each other
+        self.suspend_on: SuspendOn | None = None
 
     async def load(self) -> None:
-        """Read stored nodes. They are not ready until the launcher reports them."""
+        """Read the stored nodes and groups. Nodes are not ready until the launcher reports them."""
         self._groups = {g.name: g for g in await self._store.groups()}
         for group in self._groups.values():
             if not has_valid_policy(group):
@@ -62,7 +66,7 @@ class Cluster:
             self._put(replace(node, state=NodeState.NOT_READY, reason=reason))
 
     async def _stored_nodes(self) -> list[Node]:
-        """Stored nodes, without those that were removed long ago and that operators have not labelled."""
+        """Return the stored nodes. Delete unlabelled nodes that were removed more than 30 days ago."""
         stored, long_ago = await self._store.nodes(), self._clock.now() - _RETENTION_SECONDS
         gone = {
             node.name
@@ -76,15 +80,15 @@ class Cluster:
         return self._nodes
 
     def versions(self) -> Mapping[str, int]:
-        """Node name -> position in the stream of changes."""
+        """Return the version of the last change of each node, by name."""
         return self._versions
 
     def groups(self) -> Mapping[str, Group]:
-        """Declared groups, and those that only nodes name."""
+        """Return the declared groups, and the groups that only nodes name."""
         return {**self._named, **self._groups}
 
     async def update_nodes(self, nodes: Sequence[Node]) -> list[Node]:
-        """Update from a report of the launcher. Returns the nodes that are lost: missing, or no longer ready."""
+        """Update the nodes from a report of the launcher. Return the lost nodes: missing, or no longer ready."""
         names = {node.name for node in nodes}
         gone = [node for node in self._nodes.values() if node.name not in names]
         removed = [replace(n, state=NodeState.NOT_READY, reason=_REMOVED) for n in gone]
@@ -97,7 +101,7 @@ class Cluster:
         return lost
 
     def _with_operator_settings(self, node: Node) -> Node:
-        """The reported node with what operators have set."""
+        """Return the reported node with the settings of operators."""
         existing, now = self._nodes.get(node.name), self._clock.now()
         if existing is None:
             return replace(node, updated_at=now)
@@ -109,7 +113,7 @@ class Cluster:
         )
 
     def _is_lost(self, node: Node) -> bool:
-        """It was ready, or unconfirmed since the server started, and it is not ready now."""
+        """Return whether a node is not ready now, but was ready or not yet reported since the start of the server."""
         existing = self._nodes.get(node.name)
         was_usable = existing and (
             existing.state is NodeState.READY or node.name in self._unconfirmed
@@ -117,22 +121,22 @@ class Cluster:
         return bool(was_usable) and node.state is NodeState.NOT_READY
 
     async def set_cordoned(self, name: str, cordoned: bool, reason: str, by: str) -> Node:
-        """Take a node out of scheduling, or bring it back. Raises NotFound."""
+        """Exclude a node from scheduling, or include it again. Raises NotFound."""
         why = f"{redact(reason) or 'cordoned'} ({by})" if cordoned else ""
 
         def change(node: Node) -> Node:
             if not cordoned and not node.cordoned:
-                return node  # its reason is that of the launcher
+                return node  # its reason comes from the launcher
             return replace(node, cordoned=cordoned, reason=why)
 
         return await self._change(name, change)
 
     async def set_labels(self, name: str, change: Callable[[Labels], Labels]) -> Node:
-        """Give a node other labels, made from those that it has. Raises NotFound, and what `change` raises."""
+        """Replace the labels of a node by the result of `change`. Raises NotFound, and the errors of `change`."""
         return await self._change(name, lambda node: replace(node, labels=change(node.labels)))
 
     async def drain(self, name: str, reason: str, by: str) -> Node:
-        """Take a node out of scheduling and suspend what runs there. Raises NotFound."""
+        """Exclude a node from scheduling, and suspend the tasks on it. Raises NotFound."""
         node = await self.set_cordoned(name, True, reason or "drained", by)
         assert self.suspend_on is not None
         why = f": {reason}" if reason else ""
@@ -153,7 +157,7 @@ class Cluster:
             return node
 
     async def _save(self, nodes: Sequence[Node]) -> None:
-        """Store all changes in one transaction: ten thousand nodes may come at once."""
+        """Store all changes in one transaction, because a report may contain ten thousand nodes."""
         new = [node for node in nodes if node != self._stored.get(node.name)]
         await self._store.save_nodes(new)
         for node in nodes:

@@ -1,4 +1,4 @@
-"""How services of ranks are, as their agents say it. Holds nothing that must survive: agents say it again."""
+"""The states of services in ranks, as agents report them. Nothing is stored, because agents repeat their reports."""
 
 from __future__ import annotations
 
@@ -15,26 +15,29 @@ from hai_backend.launch.base import RankKey
 
 @dataclass(frozen=True, slots=True)
 class ServiceReport:
-    """What one agent said last. `active_at`: when somebody last did something there; None: unknown."""
+    """The last report of one agent. `active_at` is the time of the last activity, or None if it is unknown."""
 
     services: tuple[ServiceStatus, ...]
     active_at: float | None
 
 
 class ServiceStates:
-    """By rank; and when people last did something in a task through the proxy. `feed` wakes whoever follows."""
+    """The reports by rank, and the last uses of each task through the proxy. `feed` announces changes."""
 
     def __init__(self, clock: Clock) -> None:
         self.feed = ChangeFeed()
         self._clock = clock
         self._reports: dict[int, dict[RankKey, ServiceReport]] = {}  # by task
         self._touched: dict[int, float] = {}
-        self._since = clock.now()  # what was before, an earlier server knew
+        self._since = clock.now()  # earlier activity is unknown to this server
 
     def report(
         self, key: RankKey, services: Iterable[ServiceStatus], idle_seconds: float | None
     ) -> None:
-        """An agent has said how its services are. Whoever waits for one that starts is there."""
+        """Record the report of an agent. A service that is starting counts as activity, because a user waits for it.
+
+        `idle_seconds` is the time since the last activity, or None if the agent does not know it.
+        """
         known = idle_seconds is not None and math.isfinite(idle_seconds)
         active_at = self._clock.now() - max(0.0, idle_seconds or 0.0) if known else None
         placed = []
@@ -47,15 +50,15 @@ class ServiceStates:
         self.feed.publish(self.feed.version + 1)
 
     def touch(self, task_id: int) -> None:
-        """Somebody did something in a task just now."""
+        """Record activity of a user in a task now."""
         self._touched[task_id] = self._clock.now()
 
     def services(self, task: Task) -> list[ServiceStatus]:
-        """Of the task's current run, by rank."""
+        """Return the services of the task's current run, ordered by rank."""
         return [s for _, reports in self._ranks(task) for s in reports.services]
 
     def active_at(self, task: Task) -> float | None:
-        """When somebody last did something; None: unknown, or the task does not run."""
+        """Return the time of the last activity, or None if the task does not run or no agent has reported it."""
         if task.state is not TaskState.RUNNING or task.run is None or task.run.started_at is None:
             return None
         reports = [t.active_at for _, t in self._ranks(task) if t.active_at is not None]
@@ -63,7 +66,7 @@ class ServiceStates:
         return max(*reports, touched or 0.0, task.run.started_at, self._since)
 
     def follow(self, task: Task) -> None:
-        """A task has changed: ranks that are over are forgotten."""
+        """Remove the reports of ranks that have ended, after a change of the task."""
         if task.state is TaskState.FINISHED:
             self._touched.pop(task.id, None)
         number = task.run.number if task.run and task.state is TaskState.RUNNING else None

@@ -1,6 +1,6 @@
-"""Open tunnels: between somebody who calls, and an agent that was told to call back. Holds bytes only for a moment.
+"""Open tunnels between a caller and an agent. The agent opens its side when the server requests it.
 
-Who does not read makes the other side wait: nobody is more than LEAD_BYTES ahead.
+If one side does not read, the other side may send only WINDOW_BYTES more. The server therefore buffers little data.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from hai_backend.domain.task import RunState, Task, TaskState
 from hai_backend.launch.base import RankKey
 from hai_backend.launch.flow_control import WINDOW_BYTES, ReceivedBytes, SendWindow
 
-PIECE_BYTES = 64 * 1024  # at most, in one message
+PIECE_BYTES = 64 * 1024  # largest amount of data in one message
 PER_USER = 64
-_MAX_BYTES = 8 * WINDOW_BYTES  # an agent's messages may be large
+_MAX_BYTES = 8 * WINDOW_BYTES  # larger than the window, because messages of an agent may be large
 _REACH_SECONDS = 10.0
 _OPEN_STATES = (RunState.RUNNING, RunState.SUSPENDING, RunState.STOPPING)
 
@@ -30,7 +30,7 @@ Message = TypeVar("Message")
 
 
 class Pipe(Generic[Message]):
-    """One direction. After `close`, what is in it can still be taken; what is put is dropped."""
+    """A queue for one direction. After `close`, queued messages can still be taken, and new ones are dropped."""
 
     def __init__(self) -> None:
         self._waiting: deque[Message] = deque()
@@ -38,26 +38,26 @@ class Pipe(Generic[Message]):
         self._filled = asyncio.Event()
 
     def put(self, message: Message) -> None:
-        """How much may wait is the sender's affair (launch.flow_control)."""
+        """Add a message. The sender limits the amount of queued data (launch.flow_control)."""
         if self._open:
             self._waiting.append(message)
             self._filled.set()
 
     async def take(self) -> Message | None:
-        """The next one; None: there will be no more."""
+        """Wait for the next message. Return None if the pipe is closed and empty."""
         while not self._waiting and self._open:
             self._filled.clear()
             await self._filled.wait()
         return self._waiting.popleft() if self._waiting else None
 
     def close(self) -> None:
-        """Twice is not an error."""
+        """Close the pipe. A closed pipe can be closed again."""
         self._open = False
         self._filled.set()
 
 
 class Tunnel:
-    """One connection into a rank. `why` says what ended it, if it did not end by itself."""
+    """One connection to a rank. `why` is the error that ended it, or None."""
 
     def __init__(self, key: RankKey, admitted: Callable[[], None]) -> None:
         self.key = key
@@ -68,18 +68,18 @@ class Tunnel:
         self._admitted = admitted
         self._ended = False
         self._half_ended = False
-        self._window = SendWindow()  # of the caller
-        self._taken = ReceivedBytes()  # by the caller
-        self._received_bytes = 0  # bytes by the agent
+        self._window = SendWindow()  # limits the data of the caller
+        self._taken = ReceivedBytes()  # bytes that the caller has taken
+        self._received_bytes = 0  # bytes that the agent has sent
         self._carried: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def carried(self) -> None:
-        """The agent has called back: it has reached the target."""
+        """Record that the agent has opened its side, after it has connected to the target."""
         if not self._carried.done():
             self._carried.set_result(None)
 
     def end(self, why: HaiError | None = None) -> None:
-        """Both sides notice; the first end counts."""
+        """End the tunnel on both sides. Only the error of the first call counts."""
         if self._ended:
             return
         self._ended, self.why = True, why
@@ -89,25 +89,24 @@ class Tunnel:
         self.carried()
 
     async def next_for_caller(self) -> pb.CarryRequest | None:
-        """The next message for the caller; None: there will be no more. The agent learns that it was taken."""
+        """Wait for the next message to the caller, and acknowledge it to the agent. Return None after the last one."""
         message = await self.to_caller.take()
         if message is not None and self._taken.add(len(message.data) + len(message.error_data)):
             self.to_rank.put(pb.CarryResponse(taken=self._taken.count))
         return message
 
     async def send_to_rank(self, message: pb.CarryResponse) -> bool:
-        """To the rank, as fast as it takes it. False: nobody hears it any more."""
+        """Send a message to the rank, when the window permits it. Return False if the tunnel has ended."""
         await self._window.reserve(len(message.data))
         self.to_rank.put(message)
         return not self._ended
 
     def receive_from_agent(self, message: pb.CarryRequest) -> None:
-        """By the agent. One that brings more than it may is cut off: it could fill our memory."""
+        """Process a message of the agent. End the tunnel if the agent sends more than it may, to limit memory."""
         if message.WhichOneof("message") == "taken":
             return self._window.acknowledge(message.taken)
-        self._received_bytes += max(
-            1, len(message.data) + len(message.error_data)
-        )  # an empty one, too
+        # An empty message also counts.
+        self._received_bytes += max(1, len(message.data) + len(message.error_data))
         if self._received_bytes - self._taken.count > _MAX_BYTES:
             return self.end(
                 Unavailable(f"the agent of rank {self.key} breaks the rules of tunnels")
@@ -115,20 +114,20 @@ class Tunnel:
         self.to_caller.put(message)
 
     def end_half(self) -> None:
-        """One direction has ended by itself; with the second one all has."""
+        """Record the normal end of one direction. The tunnel ends with the second direction."""
         if self._half_ended:
             self.end()
         self._half_ended = True
 
     def check(self) -> None:
-        """End it if its caller would not be let in any more."""
+        """End the tunnel if its caller no longer has access."""
         try:
             self._admitted()
         except HaiError as error:
             self.end(error)
 
     async def reached(self) -> None:
-        """Return when the target is. Raises why it is not."""
+        """Return when the agent has connected to the target. Raises the error if it cannot, or after 10 s."""
         try:
             async with asyncio.timeout(_REACH_SECONDS):
                 await asyncio.shield(self._carried)
@@ -139,7 +138,7 @@ class Tunnel:
 
 
 class Tunnels:
-    """By name. Every tunnel is in here from its opening to its end."""
+    """All open tunnels, by name."""
 
     def __init__(self, agents: ConnectedAgents) -> None:
         self._agents = agents
@@ -172,7 +171,7 @@ class Tunnels:
         finally:
             tunnel.end()
             del self._open[tunnel.name]
-            self._per_user -= Counter([user])  # no trace is left of whoever has none
+            self._per_user -= Counter([user])  # removes users without open tunnels
 
     def _request(self, key: RankKey, target: TunnelTarget, admitted: Callable[[], None]) -> Tunnel:
         tunnel = Tunnel(key, admitted)
@@ -182,14 +181,14 @@ class Tunnels:
         return tunnel
 
     def accept(self, key: RankKey, name: str) -> Tunnel:
-        """The tunnel that an agent carries. Raises NotFound: it is over, or was never this rank's."""
+        """Return the tunnel that an agent opens. Raises NotFound if it has ended or belongs to another rank."""
         tunnel = self._open.get(name)
         if tunnel is None or tunnel.key != key:
             raise NotFound("there is no such tunnel any more", reason="NO_SUCH_TUNNEL")
         return tunnel
 
     def follow(self, task: Task) -> None:
-        """A task has changed: tunnels into ranks that are over end."""
+        """End tunnels to ranks that have ended, after a change of the task."""
         for tunnel in list(self._open.values()):
             if tunnel.key.task_id == task.id and rank_of(task, tunnel.key.rank) != tunnel.key:
                 gone = f"rank {tunnel.key.rank} of task {task.id} has ended"
@@ -198,7 +197,7 @@ class Tunnels:
                 )
 
     def check(self) -> None:
-        """Who may do what has changed."""
+        """End tunnels whose callers no longer have access. Called when rights may have changed."""
         for tunnel in list(self._open.values()):
             tunnel.check()
 
@@ -209,7 +208,7 @@ class Tunnels:
 
 
 def rank_of(task: Task, rank: int) -> RankKey | None:
-    """The rank of a task that tunnels may lead into; None: it does not run."""
+    """Return the key of a rank to which tunnels may be opened, or None if the rank does not run."""
     run = task.run
     if task.state is not TaskState.RUNNING or run is None or run.state not in _OPEN_STATES:
         return None

@@ -1,1 +1,1 @@
-"""What is counted and recorded while the server leads."""
+"""Counts tasks and records usage while the server leads."""

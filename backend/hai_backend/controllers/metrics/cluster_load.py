@@ -1,4 +1,4 @@
-"""How busy each node group is: counted once a minute, for the series of the cluster."""
+"""Computes the load of each node group, once a minute, for the usage over time."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ def loads(
     tasks: Iterable[Task],
     used: Callable[[RankKey], Use | None],
 ) -> list[GroupLoad]:
-    """Nodes, ranks and queue as they are; `used` says what a rank did in the minute that has just ended."""
+    """Return the current load of each node group.
+
+    `used` returns what a rank used in the minute that has just ended, or None if nothing was measured.
+    """
     sums = {group.name: _Sum(group.packed) for group in groups.values()}
     for node in nodes.values():
         sums[node.group].nodes += 1
@@ -78,5 +81,5 @@ def _count_ranks(
 
 
 def _held(task: Task, rank: Rank, node: Node, *, packed: bool) -> int:
-    """GPUs that nobody else can have: in groups of whole nodes, all of the node."""
+    """Return how many GPUs a rank occupies. In groups that are not packed, these are all GPUs of the node."""
     return len(gpus_of(task, rank, node)) if packed else node.gpus

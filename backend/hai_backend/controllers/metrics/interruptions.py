@@ -1,6 +1,6 @@
-"""How often the tasks of each node group lose work, counted as they change.
+"""Counts how often the tasks of each node group lose work.
 
-In memory only: a server that has just started knows what its unfinished tasks have gone through.
+The counts are only in memory. After a start, they contain the losses of unfinished tasks.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from hai_backend.lifecycle.goodput import History
 
 
 class Interruptions:
-    """Costs a comparison for each change of a task."""
+    """The losses of each node group. `load` is called once, then `changed` for every change of a task."""
 
     def __init__(self) -> None:
         self._groups: dict[str, History] = {}
 
     def load(self, tasks: Iterable[Task]) -> None:
-        """Start with what these have gone through."""
+        """Count the past losses of these tasks."""
         for task in tasks:
             self.changed(None, task)
 
     def changed(self, before: Task | None, task: Task) -> None:
-        """A task has changed; None: it is new here."""
+        """Count the losses of a change. `before` is None if the task is new."""
         then, now = before.progress if before else None, task.progress
         if then is now:
             return
@@ -34,7 +34,7 @@ class Interruptions:
             self._add(task.spec.resource.group, losses, seconds * task.node_count)
 
     def of(self, group: str) -> History:
-        """What is known of a group."""
+        """Return the losses of a node group. They are zero if nothing is known."""
         return self._groups.get(group, History())
 
     def _add(self, group: str, losses: int, node_seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""Turns changes of tasks into counts: what Prometheus shows."""
+"""Updates the Prometheus metrics when tasks change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hai_backend.metrics.prometheus import Metrics, SuspendReason
 
 
 def count(metrics: Metrics, before: Task | None, after: Task, now: float) -> None:
-    """A task has changed; `before` is None when it was submitted."""
+    """Count a change of a task. `before` is None if the task was just submitted."""
     if before is None:
         metrics.submitted(after)
         return
@@ -26,7 +26,7 @@ def count(metrics: Metrics, before: Task | None, after: Task, now: float) -> Non
 
 
 class TaskCounts:
-    """How many tasks are in which state, kept change by change; what Prometheus shows of them and of nodes."""
+    """Counts tasks by state and by queue with each change, and sets the gauges of tasks and nodes."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -35,7 +35,7 @@ class TaskCounts:
         self._nodes_shown = -1
 
     def changed(self, before: Task | None, after: Task) -> None:
-        """A task has changed; `before` is None when it is new."""
+        """Update the counts. `before` is None if the task is new."""
         if before is not None:
             self._states[before.state] -= 1
             self._queue[before.spec.resource.group] -= before.needs_nodes
@@ -43,7 +43,7 @@ class TaskCounts:
         self._queue[after.spec.resource.group] += after.needs_nodes
 
     def show(self, nodes: Iterable[Node], version: int) -> None:
-        """After a scheduling pass; nodes are counted again when their version has changed."""
+        """Set the gauges after a scheduling pass. Nodes are counted again only if their version has changed."""
         self._metrics.tasks(self._states)
         self._metrics.queue(self._queue)
         if version != self._nodes_shown:
@@ -51,7 +51,7 @@ class TaskCounts:
             self._metrics.nodes(nodes)
 
     def close(self) -> None:
-        """This server does not lead any more: what others lead is not shown twice."""
+        """Reset the gauges of a server that no longer leads, because the new leader exports the same values."""
         self._metrics.tasks({})
         self._metrics.queue({})
         self._metrics.nodes(())

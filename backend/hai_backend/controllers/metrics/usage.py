@@ -1,7 +1,7 @@
-"""Keeps what agents measure: the open minute in memory, closed ones in the store, all ranks in one write a minute.
+"""Collects the measurements of agents: the current minute is in memory, completed minutes are in the store.
 
-Nobody waits for it and nothing depends on it. A crash loses the open minute; a store that takes nothing loses the
-oldest minutes after a while, never a stream of an agent.
+One write per minute stores all ranks. A crash loses the current minute. If the store is unavailable for long, the
+oldest minutes are lost. The streams of agents are not affected.
 """
 
 from __future__ import annotations
@@ -30,57 +30,57 @@ from hai_backend.launch.base import RankKey
 
 log = structlog.get_logger(__name__)
 
-_WAITING_MINUTES = 10  # for a store that takes nothing
-_LATE_SECONDS = 0.5  # after the end of a minute: timers may ring a little early
+_WAITING_MINUTES = 10  # minutes that are kept in memory while the store is unavailable
+_LATE_SECONDS = 0.5  # delay after the end of a minute, because timers may expire a little early
 
-_Ranks = dict[int, dict[tuple[int, int], Use]]  # by task; by run and rank
+_Ranks = dict[int, dict[tuple[int, int], Use]]  # by task, then by run and rank
 
 
 class UsageStore(Protocol):
-    """The part of the store."""
+    """The part of the store that is used here."""
 
     async def add_usage(self, minutes: Minutes) -> None: ...
 
 
 class Tasks(Protocol):
-    """The part of the ledger."""
+    """The part of the task manager that is used here."""
 
     def unfinished(self) -> Mapping[int, Task]: ...
 
 
 class Cluster(Protocol):
-    """Nodes and groups as they are now."""
+    """The current nodes and node groups."""
 
     def nodes(self) -> Mapping[str, Node]: ...
     def groups(self) -> Mapping[str, Group]: ...
 
 
 class Usage:
-    """`heard` with every heartbeat; `run` until cancelled."""
+    """Records the usage of ranks. `record` is called with every heartbeat, and `run` writes until it is cancelled."""
 
     def __init__(self, store: UsageStore, tasks: Tasks, cluster: Cluster, clock: Clock) -> None:
         self._store = store
         self._tasks = tasks
         self._cluster = cluster
         self._clock = clock
-        self._minutes: dict[int, _Ranks] = {}  # by begin; the newest may be open
-        self._last: _Ranks = {}  # the newest that is over
+        self._minutes: dict[int, _Ranks] = {}  # by start; the newest minute may be incomplete
+        self._last: _Ranks = {}  # the newest completed minute
 
     def record(self, key: RankKey, use: Use) -> None:
-        """One measurement."""
+        """Record one measurement of a rank."""
         minute = bucket_start(self._clock.now(), MINUTE)
         ranks = self._minutes.setdefault(minute, {}).setdefault(key.task_id, {})
         known = ranks.get((key.run, key.rank))
         ranks[key.run, key.rank] = use if known is None else merge_uses(known, use)
 
     def open(self, task_id: int) -> list[RankUse]:
-        """The open minute of a task, which the store does not know yet."""
+        """Return the usage of a task in the current minute, which is not in the store yet."""
         minute = bucket_start(self._clock.now(), MINUTE)
         ranks = self._minutes.get(minute, {}).get(task_id, {})
         return [RankUse(task_id, run, rank, minute, use) for (run, rank), use in ranks.items()]
 
     def recent(self, key: RankKey) -> Use | None:
-        """What a rank used in the open minute, else in the one before."""
+        """Return what a rank used in the current minute, else in the minute before, else None."""
         minute, place = bucket_start(self._clock.now(), MINUTE), (key.run, key.rank)
         for ranks in (
             self._minutes.get(minute, {}),
@@ -91,7 +91,7 @@ class Usage:
         return None
 
     async def run(self) -> None:
-        """Write each minute when it is over."""
+        """Write each minute after its end, until cancelled."""
         while True:
             now = self._clock.now()
             await asyncio.sleep(bucket_start(now, MINUTE) + MINUTE - now + _LATE_SECONDS)
@@ -101,7 +101,7 @@ class Usage:
                 log.warning("what ranks used waits for the store", why=str(error))
 
     async def write(self) -> None:
-        """Write the minutes that are over; they stay here until they are durable. Raises Unavailable."""
+        """Write the completed minutes. They are kept in memory until they are durable. Raises Unavailable."""
         until = bucket_start(self._clock.now(), MINUTE)
         over = {minute: tasks for minute, tasks in self._minutes.items() if minute < until}
         self._forget(sorted(over)[:-_WAITING_MINUTES])

@@ -1,1 +1,1 @@
-"""The scheduling loop: snapshot, pass, and the decisions that are carried out."""
+"""The scheduling loop: collects changes, runs scheduling passes and carries out their decisions."""

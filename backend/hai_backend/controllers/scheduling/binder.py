@@ -1,7 +1,7 @@
-"""Binds the runs of one plan to nodes: checks again that they fit, and chooses GPUs.
+"""Binds the runs of one plan to nodes: checks again that they fit, and chooses their GPUs.
 
-Tasks change while a plan is computed, so it may be out of date. Resources are counted as in the scheduler
-(scheduler.capacity.resources). A Binder is used for one plan, and counts every start that it accepts.
+Tasks change while a plan is computed, so the plan may be outdated. Resources are counted as in the scheduler
+(scheduler.capacity.resources). Each Binder is used for one plan, and counts all runs that it accepts.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ Gpus = tuple[int, ...]
 
 
 def gpus_of(task: Task, rank: Rank, node: Node | None) -> Gpus:
-    """The GPUs of a rank, counted within its node.
+    """Return the indices of a rank's GPUs within its node.
 
-    A rank that was placed before indices were stored has the first ones.
+    A rank from before the indices were stored uses the first GPUs.
     """
     resource = task.spec.resource
     if rank.gpus or (not resource.gpu and (resource.cpu or resource.memory)):
@@ -35,13 +35,13 @@ def gpus_of(task: Task, rank: Rank, node: Node | None) -> Gpus:
 
 @dataclass(frozen=True, slots=True)
 class FreeResources:
-    """What a node has free."""
+    """The free resources of a node."""
 
     resources: Resources
     gpus: Gpus  # in ascending order
 
     def without(self, amount: Resources, gpus: Collection[int]) -> FreeResources:
-        """What is free once a rank has taken its part."""
+        """Return the free resources after a rank has been allocated this amount and these GPUs."""
         return FreeResources(
             minus(self.resources, amount), tuple(i for i in self.gpus if i not in gpus)
         )
@@ -56,7 +56,7 @@ class Occupants:
         self._on: dict[str, set[int]] = {}
 
     def update(self, task: Task) -> None:
-        """A task is new, or has changed."""
+        """Record a new or changed task."""
         before, names = self._names.pop(task.id, frozenset()), _nodes_of(task)
         self._tasks.pop(task.id, None)
         if names:
@@ -67,7 +67,7 @@ class Occupants:
             self._on.setdefault(name, set()).add(task.id)
 
     def on(self, names: Iterable[str]) -> list[Task]:
-        """The tasks on these nodes, by id."""
+        """Return the tasks on these nodes, ordered by id."""
         ids = {task for name in names for task in self._on.get(name, ())}
         return [self._tasks[task] for task in sorted(ids)]
 
@@ -77,7 +77,7 @@ def _nodes_of(task: Task) -> frozenset[str]:
 
 
 class Binder:
-    """The nodes on which a plan starts runs."""
+    """Allocates runs on the nodes that a plan uses."""
 
     def __init__(
         self, node_names: Collection[str], nodes: Mapping[str, Node], groups: Mapping[str, Group]
@@ -90,7 +90,7 @@ class Binder:
         }
 
     def add_existing(self, tasks: Iterable[Task]) -> None:
-        """Count the tasks that are on the nodes."""
+        """Count the resources of tasks that are already on the nodes."""
         for task, _, rank in holders(tasks):
             node = self._nodes.get(rank.node)
             if node is not None:
@@ -98,7 +98,10 @@ class Binder:
                 self._free[node.name] = self._free[node.name].without(self._part(task, node), used)
 
     def allocate(self, task: Task, names: tuple[str, ...]) -> tuple[Gpus, ...] | None:
-        """Allocate a run. Returns the GPUs of each rank, lowest free first; None: it does not fit any more."""
+        """Allocate a run. Return the GPUs of each rank, or None if the run no longer fits.
+
+        Each rank gets the free GPUs with the lowest indices.
+        """
         remaining, chosen = dict[str, FreeResources](), []
         for name in names:
             node = self._nodes.get(name)

@@ -1,8 +1,9 @@
-"""Keeps a log of what every scheduling pass was shown and what it decided, for `hai simulate LOG --verify`.
+"""Records the input and the decisions of every scheduling pass, for `hai simulate LOG --verify`.
 
-A line a pass, written by the thread of the pass. At its limit a log becomes LOG.1, an older one goes. A log begins with
-everything that the cache knows, and the cache is then built anew from just that: so a replay needs no older log.
-Whatever goes wrong with the log never reaches a pass: it is told once, and tried again later with a new beginning.
+The thread of the pass writes one line per pass. A log that reaches its limit is renamed to LOG.1, which replaces an
+older file. Each log begins with the complete contents of the cache. The cache is then rebuilt from these contents, so
+that a replay of the log needs no earlier log. An error of the log does not affect the pass. It is reported once, and
+recording begins again a minute later.
 """
 
 from __future__ import annotations
@@ -25,34 +26,34 @@ from hai_backend.scheduler.recorded_input import Begin, Pass, PassInput, begin_l
 log = structlog.get_logger(__name__)
 
 LIMIT_BYTES = 256 * 1024 * 1024
-_AGAIN = 60.0  # seconds until a log that could not be written is tried again
+_AGAIN = 60.0  # seconds from a failed write until the next attempt
 
 
 class Recorder(Protocol):
-    """Told of every pass."""
+    """Records passes. The loop calls both methods in every pass."""
 
     def before(self, cache: SchedulerCache) -> SchedulerCache:
-        """The cache that shall make the next pass: this one, or its equal built anew."""
+        """Return the cache for the next pass: this cache, or an equal cache that was rebuilt."""
         ...
 
     def after(self, shown: PassInput, plan: Plan) -> None:
-        """It was shown this and decided that."""
+        """Record the input of a pass and its plan."""
         ...
 
 
 class Unrecorded:
-    """Keeps nothing."""
+    """Records nothing."""
 
     def before(self, cache: SchedulerCache) -> SchedulerCache:
-        """The same cache."""
+        """Return the same cache."""
         return cache
 
     def after(self, shown: PassInput, plan: Plan) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class DecisionLog:
-    """The log of one server. Not to be used by two threads at once."""
+    """The log of one server. It must not be used by two threads at the same time."""
 
     def __init__(
         self,
@@ -68,16 +69,14 @@ class DecisionLog:
         self._release = release
         self._limit = limit
         self._monotonic = monotonic
-        self._cache: SchedulerCache | None = (
-            None  # whose passes the log tells of; None: of nobody's
-        )
-        self._rules: Rules | None = None  # the last ones in the log
+        self._cache: SchedulerCache | None = None  # the cache whose passes are recorded, if any
+        self._rules: Rules | None = None  # the last rules in the log
         self._size = self._full = 0
         self._not_before = -float("inf")
         self._failing = False
 
     def before(self, cache: SchedulerCache) -> SchedulerCache:
-        """The cache itself, or its equal with which the log begins anew."""
+        """Return this cache, or an equal cache that was rebuilt because a log begins."""
         if cache is not self._cache or self._size >= self._full:
             self._cache = None
             if self._monotonic() >= self._not_before:
@@ -85,7 +84,7 @@ class DecisionLog:
         return self._cache or cache
 
     def after(self, shown: PassInput, plan: Plan) -> None:
-        """A line more, if the cache is the one of the log."""
+        """Write a line, if the passes of the current cache are recorded."""
         if self._cache is not None:
             self._safely(lambda: self._pass(shown, plan))
 
@@ -96,7 +95,7 @@ class DecisionLog:
         if self._size >= self._limit:
             self._path.replace(self._path.with_name(self._path.name + ".1"))
             self._size = 0
-        # a beginning larger than the limit must not begin the log anew with each pass
+        # If the first line alone exceeds the limit, the next pass must not begin another log.
         self._full = max(self._limit, self._size + 2 * len(line))
         self._write(line)
         self._cache, self._rules = begin.cache(), None
@@ -110,7 +109,7 @@ class DecisionLog:
         self._rules = shown.rules
 
     def _write(self, line: str) -> None:
-        """All of the line or nothing of it."""
+        """Append a line completely, or not at all if the disk is full. Raises OSError."""
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             if os.fstat(descriptor).st_size != self._size:
@@ -122,7 +121,7 @@ class DecisionLog:
     def _safely(self, work: Callable[[], None]) -> None:
         try:
             work()
-        except Exception as error:  # scheduling goes on, whatever it is
+        except Exception as error:  # no error of the log may stop scheduling
             self._cache, self._not_before = None, self._monotonic() + _AGAIN
             if not self._failing:
                 log.warning(
@@ -132,7 +131,7 @@ class DecisionLog:
 
 
 def _append(descriptor: int, data: bytes, before: int) -> int:
-    """The bytes written: all; on a full disk the file becomes as it was."""
+    """Append all bytes and return their number. On an error, truncate the file to `before` bytes."""
     rest = memoryview(data)
     try:
         while rest:
@@ -144,7 +143,7 @@ def _append(descriptor: int, data: bytes, before: int) -> int:
 
 
 def _whole_lines(path: Path) -> int:
-    """The size of a log, after half a line was cut off that a crash has left."""
+    """Remove an incomplete last line, which a crash may leave. Return the size of the log."""
     if not path.exists():
         return 0
     with path.open("rb+") as file:

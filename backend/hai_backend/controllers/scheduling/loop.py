@@ -1,7 +1,8 @@
-"""The scheduling loop: wake up, collect changes, make a pass, apply its plan. It never blocks the API for long.
+"""The scheduling loop: waits for a wake-up, collects changes, makes a pass and applies its plan.
 
-The scheduler's cache (scheduler.cache) is updated with what has changed since the last pass. The pass runs in a thread.
-If it fails, a new cache is built. Queries that come meanwhile are answered from the last pass.
+Each pass updates the scheduler's cache (scheduler.cache) with the changes since the last pass. It runs in a thread, so
+that it does not block the API. During a pass, `wait` answers from the last pass. If a pass fails, the next one builds a
+new cache.
 """
 
 from __future__ import annotations
@@ -40,12 +41,13 @@ from hai_backend.scheduler.recorded_input import PassInput, apply
 
 log = structlog.get_logger(__name__)
 
-_PAUSE_FACTOR = 8.0  # after a pass, rest for so many times its duration: a large backlog takes a ninth of a core
-_UNSTORED = 2.0  # seconds until the store is tried again
+# After a pass, the loop pauses for this multiple of the pass's duration. A large backlog then uses a ninth of a core.
+_PAUSE_FACTOR = 8.0
+_UNSTORED = 2.0  # seconds until the next pass if the store was unavailable
 
 
 class People(Protocol):
-    """What the loop needs to know of users."""
+    """The facts about users that the loop needs."""
 
     def quota_rows(self, now: float) -> tuple[QuotaRow, ...]: ...
     def inactive_users(self) -> frozenset[str]: ...
@@ -53,7 +55,7 @@ class People(Protocol):
 
 
 class SchedulingLoop:
-    """Whoever changes a task tells `changed`; `wait` is why a task was left in the queue by the last pass."""
+    """Runs scheduling passes. `changed` must be called for each changed task."""
 
     def __init__(
         self,
@@ -86,29 +88,33 @@ class SchedulingLoop:
         self._waits: dict[int, Wait | None] = {}
 
     def changed(self, task: Task) -> None:
-        """A task is new, or has changed."""
+        """Record a new or changed task for the next pass."""
         self._changes.update(task)
         self._waits.pop(task.id, None)
 
     def saved(self, task_id: int, run: int, when: float) -> None:
-        """A program has saved a checkpoint."""
+        """Record for the next pass that a run saved a checkpoint at `when`."""
         if (task := self._task_manager.unfinished().get(task_id)) is not None:
             self._changes.saved(task, run, when)
 
     def learn(self, endings: Iterable[Ending]) -> None:
-        """Learn run times of tasks that have finished before."""
+        """Record the run times of tasks that finished before this server started."""
         self._learned += endings
 
     def wait(self, task_id: int) -> Wait | None:
-        """Why a task was left in the queue, without its position; None: it was not, or no pass was made since it
-        changed.
+        """Return why the last pass left a task in the queue, without its position in the queue.
+
+        Return None if the pass did not leave it in the queue, or if there was no pass since the task changed.
         """
         if self._cache is not None and not self._passing.locked():
             self._waits[task_id] = self._cache.wait(task_id)
         return self._waits.get(task_id)
 
     async def waits(self, group: str = "") -> dict[int, Wait]:
-        """Why each task was left in the queue, of one group or all, with its position and the tasks ahead."""
+        """Return for each queued task why it waits, with its position and the tasks ahead of it.
+
+        An empty `group` means all node groups.
+        """
         async with self._passing:
             return await asyncio.to_thread(self._all_waits, group)
 
@@ -116,7 +122,7 @@ class SchedulingLoop:
         return {wait.task: wait for wait in self._cache.waits(group)} if self._cache else {}
 
     async def run(self) -> None:
-        """Run for ever. Must start only after the launcher has listed nodes and ranks."""
+        """Run until cancelled. The launcher must have listed nodes and ranks before."""
         sleep = 0.0
         while True:
             await self.wakeup.wait(sleep)
@@ -132,13 +138,13 @@ class SchedulingLoop:
             await asyncio.sleep(min(seconds * _PAUSE_FACTOR, 1.0))
 
     def _reset(self) -> None:
-        """Drop the cache, but not what it has learned."""
+        """Discard the cache, but keep the run times that it has learned."""
         if self._cache is not None:
             self._learned = [*self._cache.snapshot().endings, *self._learned]
         self._cache = None
 
     async def once(self) -> float:
-        """Make one pass. Returns the seconds until time alone changes something."""
+        """Make one pass. Return after how many seconds the next pass is due even if nothing changes."""
         now = self._clock.now()
         async with self._passing:
             first = self._cache is None
@@ -151,7 +157,7 @@ class SchedulingLoop:
         return self._until(plan)
 
     async def _check(self, plan: Plan) -> None:
-        """Check the invariants of some passes. An error of the check itself is logged."""
+        """Check the invariants of this pass, if a check is due. An error of the check itself is logged."""
         check, cache = self._plan_check, self._cache
         if check is None or cache is None or not check.due(plan):
             return
@@ -162,7 +168,7 @@ class SchedulingLoop:
             log.exception("the check of a scheduling pass failed")
 
     def _current_cache(self) -> SchedulerCache:
-        """The cache; a new one gets every task."""
+        """Return the cache. If there is none, create one and mark all tasks as changed."""
         if self._cache is None:
             self._cache = SchedulerCache(self._policy)
             self._nodes_version = -1
@@ -171,7 +177,10 @@ class SchedulingLoop:
         return self._cache
 
     def _input(self, now: float) -> Callable[[], PassInput]:
-        """Reads the settings, and what has changed since the last pass; the returned function runs in a thread."""
+        """Collect the rules, and the changes since the last pass.
+
+        Return a function that converts them to the input of a pass. The caller runs it in a thread.
+        """
         people, changes = self._people, self._changes.take()
         groups = dict(self._cluster.groups())
         rules = Rules(groups, people.quota_rows(now), people.inactive_users(), people.share_rows())
@@ -196,14 +205,14 @@ class SchedulingLoop:
     def _pass(
         self, cache: SchedulerCache, changes: Callable[[], PassInput]
     ) -> tuple[SchedulerCache, Plan]:
-        """Make a pass, in a thread. A recorder may replace the cache by an equal new one."""
+        """Make a pass. Runs in a thread. A recorder may replace the cache by an equal one."""
         cache, new = self._recorder.before(cache), changes()
         plan = apply(cache, new)
         self._recorder.after(new, plan)
         return cache, plan
 
     async def snapshot(self) -> Snapshot:
-        """The input of the last pass; empty before the first one."""
+        """Return the input of the last pass. It is empty before the first pass."""
         async with self._passing:
             cache = self._cache or SchedulerCache(self._policy)
             return await asyncio.to_thread(cache.snapshot)
@@ -214,7 +223,7 @@ class SchedulingLoop:
         return min(self._resync, max(0.01, plan.wake_at - self._clock.now()))
 
     async def _apply(self, plan: Plan) -> None:
-        """Apply the decisions concurrently, each after a second check."""
+        """Check each decision again, and apply the decisions concurrently."""
         async with self._cluster.steady:
             binder = self._make_binder(plan.decisions)
             events = [(d.task, event) for d in plan.decisions if (event := self._event(d, binder))]
@@ -227,7 +236,10 @@ class SchedulingLoop:
         return binder
 
     def _event(self, decision: Decision, binder: Binder) -> ev.Event | None:
-        """The event of a decision; None: it is out of date. Users and nodes may have changed during the pass."""
+        """Return the event of a decision, or None if the decision is outdated.
+
+        Users and nodes may have changed during the pass.
+        """
         task = self._task_manager.unfinished().get(decision.task)
         if task is None:
             return None
@@ -247,7 +259,7 @@ class SchedulingLoop:
     async def _apply_one(self, task_id: int, event: ev.Event) -> None:
         try:
             await self._task_manager.apply(task_id, event)
-        except Unavailable as error:  # the next pass would fail too: wait
+        except Unavailable as error:  # a pass at once would fail as well
             log.warning("a decision could not be stored", task=task_id, why=str(error))
             asyncio.get_running_loop().call_later(_UNSTORED, self.wakeup.notify)
         except HaiError as error:

@@ -1,7 +1,7 @@
 """Applies the scheduler's invariants (scheduler.invariants) to a sample of the passes of the live server.
 
-A breach is a fault of the scheduler, not of a user: it is logged as an error and counted (an alert of the chart looks
-at the count); the pass itself is not changed, since every decision is checked again before it is carried out.
+A violation is a bug in the scheduler. It is logged as an error and counted, and an alert rule of the Helm chart uses
+the count. The plan is not changed, because every decision is checked again before it is carried out.
 """
 
 from __future__ import annotations
@@ -18,22 +18,21 @@ from hai_backend.scheduler.invariants import violations
 
 log = structlog.get_logger(__name__)
 
-_INTERVAL = 60.0  # seconds between two checks, at least
-_REST = (
-    200.0  # after a check, rest for so many times its duration: half a percent of a core at most
-)
-_LOGGED = 20  # breaches of one pass that the log names
+_INTERVAL = 60.0  # shortest time between two checks, in seconds
+# After a check, the next one is due after this multiple of its duration, so that checks use at most 0.5 % of a core.
+_REST = 200.0
+_LOGGED = 20  # the largest number of violations of one pass that are logged
 
 
 class Counts(Protocol):
-    """Where checks are counted."""
+    """The metrics of checks."""
 
     def plan_checked(self) -> None: ...
     def plan_violated(self, rule: str) -> None: ...
 
 
 class PlanCheck:
-    """Samples by time: a pass that starts or suspends something is checked when the last check is long enough ago."""
+    """Checks passes that start or suspend tasks, if enough time has passed since the last check."""
 
     def __init__(
         self, policy: Policy, counts: Counts, monotonic: Callable[[], float] = time.monotonic
@@ -44,12 +43,12 @@ class PlanCheck:
         self._not_before = monotonic()
 
     def due(self, plan: Plan) -> bool:
-        """Whether this pass shall be checked."""
+        """Return whether this pass must be checked."""
         decides = any(isinstance(decision, Start | Suspend) for decision in plan.decisions)
         return decides and self._monotonic() >= self._not_before
 
     def check(self, cache: SchedulerCache, plan: Plan) -> None:
-        """Check what `cache` has just decided. For a thread; the cache must not be shown anything meanwhile."""
+        """Check the plan that `cache` has just made. May run in a thread, if the cache is not updated meanwhile."""
         began = self._monotonic()
         snapshot, complete = cache.snapshot(), Plan(0, plan.decisions + tuple(cache.waits()))
         for number, (rule, message) in enumerate(violations(snapshot, complete, self._policy)):

@@ -15,7 +15,7 @@ _DIGITS = re.compile(r"\d+")
 
 @dataclass(frozen=True, slots=True)
 class TaskChanges:
-    """Changes since the last pass. Converted in a thread: after a start these are all tasks."""
+    """Changes since the last pass. A thread converts them, because after a start they include all tasks."""
 
     changed: Collection[Task]
     finished: Collection[Task]
@@ -40,10 +40,11 @@ class Changes:
     def __init__(self) -> None:
         self._changed: dict[int, Task] = {}
         self._ended: dict[int, Task] = {}
-        self._saved: dict[int, tuple[int, float]] = {}  # run, and when it last saved
+        # by task: the run, and the time of its last checkpoint
+        self._saved: dict[int, tuple[int, float]] = {}
 
     def update(self, task: Task) -> None:
-        """A task is new, or has changed."""
+        """Record a new or changed task."""
         if task.state is TaskState.FINISHED:
             self._changed.pop(task.id, None)
             self._saved.pop(task.id, None)
@@ -52,12 +53,12 @@ class Changes:
             self._changed[task.id] = task
 
     def saved(self, task: Task, run: int, when: float) -> None:
-        """A run has saved a checkpoint: its suspension now loses little."""
+        """Record that a run has saved a checkpoint, so that its suspension now loses little work."""
         self._saved[task.id] = (run, when)
         self._changed[task.id] = task
 
     def take(self) -> TaskChanges:
-        """All changes since the last call."""
+        """Return all changes since the last call."""
         changed, self._changed = self._changed, {}
         ended, self._ended = self._ended, {}
         return TaskChanges(changed.values(), ended.values(), self._saved_at)
@@ -68,22 +69,23 @@ class Changes:
         run, when = self._saved.get(task.id, (0, 0.0))
         if task.run.number == run:
             return when
-        stored = task.progress.saved_at  # of an earlier run, or from before a restart of the server
+        # reported by an earlier run, or before the last restart of the server
+        stored = task.progress.saved_at
         return stored if stored is not None and stored >= task.run.created_at else None
 
 
 def ending(task: Task) -> Ending:
-    """What the history learns from a finished task."""
+    """Return what the scheduler learns from a finished task."""
     return Ending(sched_task(task), task.run_seconds)
 
 
 def pattern(name: str) -> str:
-    """The name without its numbers, equal for similar tasks: `lr-0.1` and `lr-0.03` become `lr-#.#`."""
+    """Return a name with `#` in place of each number. Similar tasks have equal results, such as `lr-#.#`."""
     return _DIGITS.sub("#", name)
 
 
 def sched_task(task: Task, saved_at: float | None = None) -> SchedTask:
-    """The facts of a task that scheduling depends on."""
+    """Convert a task to the facts on which scheduling depends. `saved_at` is the time of its last checkpoint."""
     resource, run = task.spec.resource, task.run
     active = run if run is not None and not task.waiting else None
     return SchedTask(

@@ -1,1 +1,1 @@
-"""Tasks in memory and in the store: the one way to change them, and what follows from changes."""
+"""The task manager, through which all tasks are changed, and the components that react to changes."""

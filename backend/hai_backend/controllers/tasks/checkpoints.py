@@ -1,11 +1,11 @@
-"""Reports of programs about their checkpoints, bounded by measured times, and stored seldom.
+"""Collects reports of programs about their checkpoints, limits them to plausible times, and stores them rarely.
 
 Between two writes, the reports of a task are only in memory. Every write of the task includes them (`with_unsaved`), so
-the end of a run is accounted for with all of them. Otherwise there is at most one write in 30 s. A crash of the server
-loses the reports since the last write: estimates become a little worse (the work at risk seems up to 30 s larger, the
-number of checkpoints smaller), but no decision and no work is lost.
+they are complete when a run ends. There is at most one additional write in 30 s. A crash of the server loses the
+reports since the last write. Estimates are then less exact: the unsaved work seems up to 30 s larger, and the number of
+checkpoints is too small. No decision and no work is lost.
 
-The lowest rank that reports counts for its task: a checkpoint of a gang counts once.
+Only the lowest rank that reports is counted for a task, so that a checkpoint of a gang counts once.
 """
 
 from __future__ import annotations
@@ -26,13 +26,17 @@ from hai_backend.launch.base import RankKey
 
 log = structlog.get_logger(__name__)
 
-_PACE_SECONDS = 0.5  # agents keep to one report a second; what comes faster is dropped
-_MOST_A_SECOND = 1000  # checkpoints
+# Agents send at most one report per second. Reports at intervals below this limit are dropped.
+_PACE_SECONDS = 0.5
+_MOST_A_SECOND = 1000  # largest plausible number of checkpoints per second
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`count` checkpoints that took `seconds` each (0: unknown), the last one `program_seconds` after the start."""
+    """A report of `count` checkpoints that took `seconds` each (0 if unknown).
+
+    The last checkpoint was saved `program_seconds` after the start of the program, or just now if that is None.
+    """
 
     seconds: float
     count: int = 1
@@ -50,7 +54,7 @@ class _Unsaved:
     run: int
     rank: int
     received_at: float
-    progress: Progress  # saved_at, saves and save_seconds are newer than the task's
+    progress: Progress  # its saved_at, saves and save_seconds are newer than those of the task
 
 
 class Tasks(Protocol):
@@ -59,7 +63,7 @@ class Tasks(Protocol):
 
 
 class Checkpoints:
-    """`saved` gets each report that counts: task, run, time."""
+    """Calls `saved` with task, run and time for each report that counts. `every` is the time between two writes."""
 
     def __init__(
         self,
@@ -67,19 +71,18 @@ class Checkpoints:
         saved: Callable[[int, int, float], None] = lambda task, run, when: None,
         every: float = 30.0,
     ) -> None:
-        self.task_manager: Tasks | None = (
-            None  # set once by server.leader.components: the two know each other
-        )
+        # set once by server.leader.components, because the two components refer to each other
+        self.task_manager: Tasks | None = None
         self.saved = saved
         self._clock = clock
         self._every = every
         self._unsaved: dict[int, _Unsaved] = {}
         self._timers: dict[int, asyncio.TimerHandle] = {}
-        self._logged: dict[int, int] = {}  # task, and the run of the last implausible report
+        self._logged: dict[int, int] = {}  # by task: the run of the last implausible report
         self._work: set[asyncio.Task[None]] = set()
 
     def report(self, key: RankKey, report: Report) -> None:
-        """A program has saved. Never raises: reports that are implausible, late or too frequent are ignored."""
+        """Process a report. Reports that are implausible, late or too frequent are ignored without an error."""
         assert self.task_manager is not None
         task, now = self.task_manager.unfinished().get(key.task_id), self._clock.now()
         if task is None or not _may_report(task, key) or not self._accepts(key, now):
@@ -96,7 +99,7 @@ class Checkpoints:
             self._timers[task.id] = loop.call_later(self._every, self._flush_later, task.id)
 
     def with_unsaved(self, task: Task) -> Task:
-        """The task with the reports since it was stored."""
+        """Return the task with the reports that are not stored yet."""
         unsaved = self._unsaved.get(task.id)
         if unsaved is None or task.run is None or task.run.number != unsaved.run:
             return task
@@ -112,7 +115,7 @@ class Checkpoints:
         return replace(task, progress=progress)
 
     def remove(self, task_id: int) -> None:
-        """Its run has ended, and all reports are stored."""
+        """Remove the reports of a task whose run has ended. They must be stored."""
         self._unsaved.pop(task_id, None)
         self._logged.pop(task_id, None)
         timer = self._timers.pop(task_id, None)
@@ -144,11 +147,11 @@ class Checkpoints:
             return
         try:
             await self.task_manager.flush(task_id)
-        except HaiError as error:  # the next write of the task takes them along
+        except HaiError as error:  # the next write of the task includes the reports
             log.warning("reports of checkpoints wait for the store", task=task_id, why=str(error))
 
     async def close(self) -> None:
-        """The server stops: store all reports."""
+        """Store all reports."""
         waiting, self._timers = self._timers, {}
         for timer in waiting.values():
             timer.cancel()
@@ -156,7 +159,7 @@ class Checkpoints:
 
 
 def _may_report(task: Task, key: RankKey) -> bool:
-    """Whether the rank belongs to a run that has not ended, and its program has started."""
+    """Return whether the rank belongs to a run that has not ended, and its program has started."""
     run = task.run
     if run is None or task.waiting or run.number != key.run or run.state is RunState.ENDED:
         return False
@@ -164,8 +167,11 @@ def _may_report(task: Task, key: RankKey) -> bool:
 
 
 def merged(progress: Progress, run: Run, rank: int, report: Report, now: float) -> Progress:
-    """The report within the bounds of what is measured: the last checkpoint lies between the one before (or the start
-    of the program) and now, and all of them together took no longer than that."""
+    """Return the progress with a report that is limited to possible times.
+
+    The last checkpoint cannot be later than now, nor earlier than the previous checkpoint or the start of the program.
+    All reported checkpoints together cannot have taken longer than the time between these two.
+    """
     start = run.ranks[rank].started_at or now
     before = min(now, max(start, progress.saved_at or start))
     said = now if report.program_seconds is None else start + report.program_seconds

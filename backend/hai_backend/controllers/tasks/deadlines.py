@@ -1,4 +1,4 @@
-"""Calls back at the deadline of a run: one timer for each task that has one."""
+"""Calls a function at the deadlines of runs. Each task with a deadline has one timer."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from hai_backend.controllers.aio.clock import Clock
 from hai_backend.domain.task import Run, Task, TaskState
 from hai_backend.lifecycle.limits import DEFAULTS, Limits, max_deadline, response_timeout
 
-OnDeadline = Callable[[int, int, float], None]  # task, run, the deadline that has passed
+OnDeadline = Callable[[int, int, float], None]  # arguments: task, run, expired deadline
 
 
 @dataclass(frozen=True, slots=True)
 class _Timer:
-    """A deadline, and the loop's time at which it has passed."""
+    """A deadline, and the time of the event loop at which it expires."""
 
     run: int
     deadline: float
@@ -23,15 +23,15 @@ class _Timer:
 
 
 class Deadlines:
-    """Calls `on_deadline` at (or a little after) the deadline of a task's current run.
+    """Calls `on_deadline` at or shortly after the deadline of a task's current run.
 
-    Deadlines are in wall-clock time, perhaps of another machine. The time until a deadline is counted by the monotonic
-    clock from when the deadline is first read, and never exceeds what the run's state allows. So a clock that jumps
-    while a program saves neither shortens nor extends its time.
+    Deadlines are wall-clock times, perhaps of another machine. From the first time that a deadline is set here, the
+    remaining time is measured with the monotonic clock, and it never exceeds the limit for the state of the run. If the
+    wall clock is changed while a program saves, the program therefore has neither less nor more time.
 
-    After a restart of the server, agents may not have received their last message, nor could they answer: their time
-    begins anew. Otherwise a restart that takes longer than a program has to save would end every program that was just
-    asked to save. `paused`: no deadline is met before `begin`, when agents may reconnect.
+    During a restart of the server, agents may miss a message and cannot answer, so their time begins again after the
+    restart. Otherwise a long restart would end all programs that were saving. If `paused`, no deadline expires before
+    `begin`, because agents cannot connect earlier.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Deadlines:
         self._start_grace()
 
     def begin(self, tasks: Iterable[Task]) -> None:
-        """Agents may reconnect from now on."""
+        """Set the timers of all tasks. Agents can connect from now on."""
         self._paused = False
         self._start_grace()
         for task in tasks:
@@ -64,7 +64,7 @@ class Deadlines:
         self._grace_ends_at = asyncio.get_running_loop().time() + within
 
     def set(self, task: Task) -> None:
-        """Set the timer of a changed task."""
+        """Set the timer of a task, and cancel the previous one. A task without a deadline gets none."""
         handle = self._handles.pop(task.id, None)
         if handle is not None:
             handle.cancel()
@@ -87,8 +87,9 @@ class Deadlines:
         return _Timer(run.number, deadline, max(now, now + remaining, grace_until))
 
     def _grace_until(self, task: Task, run: Run) -> float:
-        """Until when, in the loop's time, agents that may have missed their last message have time; 0: none may
-        have.
+        """Return until when agents that may have missed the last message may answer, in the time of the event loop.
+
+        Return 0 if no agent can have missed it.
         """
         requested_at = run.asked_at or run.created_at
         within = response_timeout(task, run, self._limits)

@@ -1,4 +1,4 @@
-"""Tells tasks that their dependencies have ended, also those that ended while no server ran."""
+"""Notifies tasks when their dependencies end, and after a start also of those that ended while no server ran."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BATCH_SIZE = 100  # tasks that are notified concurrently
 
 
 class Dependencies:
-    """Gets every change of a task, and all tasks at the start."""
+    """Knows which tasks wait for which other tasks. `load` is called once, then `changed` for every change."""
 
     def __init__(self, task_manager: TaskManager, begin: Begin) -> None:
         self._task_manager = task_manager
@@ -31,11 +31,14 @@ class Dependencies:
         self._waiting: defaultdict[int, set[int]] = defaultdict(set)  # waiting tasks by dependency
 
     def load(self, tasks: Iterable[Task]) -> None:
-        """All unfinished tasks at the start; some of their dependencies may have ended meanwhile."""
+        """Register all unfinished tasks at the start. Some of their dependencies may already have ended."""
         self._register([(task.id, first) for task in tasks for first in task.awaited])
 
     def changed(self, before: Task | None, task: Task) -> None:
-        """`before` is None when the task is new here."""
+        """Register the dependencies of a task, or notify the waiting tasks if it has finished.
+
+        `before` is None if the task is new.
+        """
         if task.state is not TaskState.FINISHED:
             known = before.awaited if before is not None else ()
             self._register([(task.id, first) for first in task.awaited if first not in known])
@@ -46,7 +49,7 @@ class Dependencies:
             self._begin(self._notify(_end(task)))
 
     def _register(self, pairs: Collection[tuple[int, int]]) -> None:
-        """Register pairs of waiting task and dependency; some dependencies may have ended already."""
+        """Register pairs of a waiting task and a dependency, and look up dependencies that may have ended."""
         for task, first in pairs:
             self._waiting[first].add(task)
         for first in sorted({first for _, first in pairs} - self._task_manager.unfinished().keys()):
@@ -63,21 +66,21 @@ class Dependencies:
             found = await retry_until_stored(
                 partial(self._task_manager.get, first), "reading a dependency"
             )
-        except NotFound:  # deleted: its outcome is unknown
+        except NotFound:  # the dependency was deleted, so its outcome is unknown
             await self._notify(ev.PredecessorEnded(first, Outcome.CANCELED))
         else:
             if found.outcome is not None:
                 await self._notify(_end(found))
 
     async def _notify(self, ended: ev.PredecessorEnded) -> None:
-        """Notify all waiting tasks, in batches; also those that are registered meanwhile."""
+        """Notify all waiting tasks in batches, including those that are registered meanwhile."""
         while some := sorted(self._waiting.get(ended.task, ()))[:_BATCH_SIZE]:
             for task in some:
                 self._unregister(ended.task, task)
             await asyncio.gather(*(self._notify_one(task, ended) for task in some))
 
     async def _notify_one(self, task: int, ended: ev.PredecessorEnded) -> None:
-        """A failure for one task does not stop the others."""
+        """Notify one task. Errors are only logged, so that the other tasks are notified."""
         try:
             await self._task_manager.apply_when_stored(task, ended)
         except Exception as error:

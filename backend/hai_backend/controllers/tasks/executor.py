@@ -1,4 +1,4 @@
-"""Carries out instructions: sends messages to agents, launches and kills ranks. Results come back as events."""
+"""Carries out instructions: sends messages to agents, launches and kills ranks. Results arrive later as events."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Applier(Protocol):
     async def apply_when_stored(self, task_id: int, event: ev.Event) -> Task: ...
 
 
-MakeToken = Callable[[RankKey], str]  # makes the token of a rank
+MakeToken = Callable[[RankKey], str]  # creates the token of a rank
 FindNode = Callable[[str], Node | None]
 Work = Callable[[], Awaitable[None]]
 RequestOf = Callable[[Task], Awaitable[RunRequest]]
@@ -42,7 +42,7 @@ async def _default_request(task: Task) -> RunRequest:
 
 
 class Executor:
-    """Launcher calls of one task keep their order; those of different tasks run concurrently."""
+    """Executes instructions. Launcher calls of a task run one after another, those of different tasks concurrently."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Executor:
         self.task_manager: Applier | None = None  # set by server.leader.components
 
     def perform(self, task: Task, instruction: do.Instruction) -> None:
-        """Carry out an instruction, or start to. Never blocks, never raises."""
+        """Carry out an instruction, or start to do so in the background. Never blocks or raises."""
         match instruction:
             case do.Launch(run=run, ranks=ranks):
                 self._start(task.id, partial(self._launch, task, run, ranks))
@@ -112,7 +112,7 @@ class Executor:
         assert self.task_manager is not None
         try:
             request = await self._request_of(task)
-        except (HaiError, OSError) as error:  # such as a full disk: nothing was started
+        except (HaiError, OSError) as error:  # such as a full disk; no rank was started
             for rank in ranks:
                 await self.task_manager.apply_when_stored(
                     task.id, ev.LaunchFailed(run, rank, str(error))
@@ -137,7 +137,7 @@ class Executor:
             await self._launcher.kill(KillRequest(key, rank.node, may_run(rank), exited, preempted))
 
     def remove(self, task: Task) -> None:
-        """The task has finished."""
+        """Remove the lock of a finished task."""
         self._order.pop(task.id, None)
 
     async def close(self) -> None:
@@ -147,7 +147,7 @@ class Executor:
 
 
 def start_message(task: Task) -> pb.AttachResponse:
-    """The message that starts the programs: address of the master, addresses of all ranks."""
+    """Return the message that starts the programs. It contains the addresses of the master and of all ranks."""
     assert task.run is not None
     ranks = task.run.ranks
     return pb.AttachResponse(

@@ -1,4 +1,4 @@
-"""Ends streams when the token or right of their caller expires: an idle stream would not notice it."""
+"""Ends streams when the token or right of their caller expires, because an idle stream does not check it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 from hai_backend.controllers.aio.clock import Clock
 
-_LONGEST = 24 * 3600.0  # timers of years overflow, and clocks are changed
+_LONGEST = 24 * 3600.0  # timers of years overflow, and the clock may be changed meanwhile
 
 
 class Expiry:
-    """One timer for the next expiry; `check` then ends the streams of callers without access."""
+    """A timer for the next expiry. It calls `check`, which ends the streams of callers without access."""
 
     def __init__(
         self, clock: Clock, next_expiry: Callable[[float], float], check: Callable[[], None]
@@ -29,7 +29,7 @@ class Expiry:
         self._schedule(self._next_expiry(self._clock.now()))
 
     def expires_at(self, at: float | None) -> None:
-        """Something new expires at this time; None: never."""
+        """Record that a new token or right expires at this time, or never if it is None."""
         if at is not None and at < self._next:
             self._schedule(at)
 

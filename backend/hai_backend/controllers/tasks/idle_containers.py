@@ -1,4 +1,4 @@
-"""Suspends dev containers that nobody uses; called for each report of an agent about services."""
+"""Suspends idle dev containers. The server checks this whenever an agent reports its services."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from hai_backend.lifecycle import events as ev
 
 
 def suspend_if_idle(task: Task, active_at: float | None, now: float) -> ev.SuspendAsked | None:
-    """The event for a container that has been idle for too long; None: it has not."""
+    """Return the event that suspends a task that was idle for its `idle_timeout`, or None if it was not.
+
+    `active_at` is the time of the last activity, or None if it is unknown.
+    """
     timeout, run = task.spec.options.idle_timeout, task.run
     if not timeout or active_at is None or run is None or run.state is not RunState.RUNNING:
         return None

@@ -1,8 +1,8 @@
-"""Sends notices of tasks to webhooks. A notice is stored with the change that it reports, and deleted when it is
-delivered.
+"""Sends notices about tasks to webhooks.
 
-So no notice is lost in a crash. One may be delivered twice, with the same id. Failed deliveries are retried for a
-day.
+A notice is stored in the same transaction as the change that it reports, and deleted after its delivery. No notice is
+therefore lost in a crash, but a notice may be delivered twice with the same id. Failed deliveries are retried for 24
+hours.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from hai_backend.webhooks.payload import WebhookRequest, build_request
 
 log = structlog.get_logger(__name__)
 
-BATCH_SECONDS = 1.0  # notices within so many seconds are sent together
+BATCH_SECONDS = 1.0  # notices within this time are sent together
 FIRST_PAUSE, LONGEST_PAUSE = 10.0, 600.0
 RETENTION_SECONDS = 24 * 3600.0
 BATCH_SIZE = 50  # notices in one request
-MAX_PENDING = 10_000  # for one webhook; further notices are dropped
+MAX_PENDING = 10_000  # per webhook; further notices are dropped
 Key = tuple[str, str]  # owner and name
 Post = Callable[[WebhookRequest, Format], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryResult:
-    """The last delivery; `error` is empty when it was accepted."""
+    """The result of the last delivery. `error` is empty if the webhook accepted it."""
 
     time: float
     error: str
@@ -47,14 +47,14 @@ class DeliveryResult:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryPolicy:
-    """Which origins operators allow, and the name of the cluster in notices."""
+    """The name of the cluster in notices, and the origins that operators allow."""
 
     cluster: str
     origins: Collection[str]
 
 
 class Notifications:
-    """One request at a time for each webhook. `counted` gets the result of each: taken, failed, dropped."""
+    """Sends one request at a time to each webhook. `counted` gets each result: taken, failed or dropped."""
 
     def __init__(
         self,
@@ -76,16 +76,16 @@ class Notifications:
         self._scheduled: set[Key] = set()
         self._busy: set[Key] = set()
         self._full: set[Key] = set()
-        self._changed: dict[Key, asyncio.Event] = {}  # of webhooks that wait for a retry
+        self._changed: dict[Key, asyncio.Event] = {}  # one for each webhook that waits for a retry
         self.results: dict[Key, DeliveryResult] = {}
 
     async def load(self) -> None:
-        """Send the notices that an earlier server has left."""
+        """Send the notices that were still pending when the last server stopped."""
         for notice in await self._store.records(Notice):
             self._schedule(_key(notice))
 
     def notices_of(self, before: Task, task: Task) -> Sequence[Notice]:
-        """The notices to store with this change."""
+        """Return the notices to store with this change. Webhooks with too many pending notices get none."""
         webhooks = self._webhooks.of(task.user)
         if not webhooks:
             return ()
@@ -93,19 +93,19 @@ class Notifications:
         return [notice for notice in found if _key(notice) not in self._full]
 
     def changed(self, before: Task | None, task: Task) -> None:
-        """The change is stored: send its notices."""
+        """Send the notices of a change that is now stored. `before` is None if the task is new."""
         if before is not None:
             for notice in self.notices_of(before, task):
                 self._schedule(_key(notice))
 
     def webhook_changed(self, webhook: Webhook) -> None:
-        """A webhook was changed: retry its failed deliveries now."""
+        """Retry the failed deliveries of a changed webhook now."""
         key = (webhook.owner_name, webhook.name)
         if key in self._changed:
             self._changed[key].set()
 
     async def test(self, webhook: Webhook, notice: Notice) -> DeliveryResult:
-        """Send one notice now, without retries."""
+        """Send one notice now, without retries. Return the result."""
         return await self._try(webhook, [notice])
 
     def _schedule(self, key: Key) -> None:
@@ -139,7 +139,7 @@ class Notifications:
                 pause = FIRST_PAUSE
 
     async def _pending(self, key: Key) -> list[Notice]:
-        """The oldest pending notices."""
+        """Return the oldest pending notices of a webhook, at most BATCH_SIZE."""
         owner, name = key
         found = await self._store.records(Notice, owner_name=owner, webhook=name)
         (self._full.add if len(found) >= MAX_PENDING else self._full.discard)(key)
@@ -162,7 +162,7 @@ class Notifications:
         return results
 
     async def _pause(self, key: Key, pause: float) -> float:
-        """Wait, less if the webhook is changed. Returns the next pause."""
+        """Wait for `pause` seconds, or until the webhook is changed. Return the length of the next pause."""
         self._changed[key] = changed = asyncio.Event()
         try:
             async with asyncio.timeout(pause):

@@ -1,4 +1,4 @@
-"""What a rank runs: its argv and its variables, from the task alone (names in hai.task.env)."""
+"""Builds the command line and the environment variables of a rank. hai.task.env defines the names of variables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hai_backend.domain.task import Rank, Run, Task
 
 
 def argv(task: Task, rank: Rank) -> list[str]:
-    """The program and its arguments, one string each."""
+    """Return the program and its arguments."""
     program, role = task.spec.spec, _role(task, rank)
     entrypoint = role.entrypoint if role and role.entrypoint else program.entrypoint
     parameters = role.parameters if role and role.parameters else program.parameters
@@ -25,7 +25,7 @@ def argv(task: Task, rank: Rank) -> list[str]:
 def variables(
     task: Task, run: Run, rank: Rank, node: Node | None, checkpoint_dir: str
 ) -> dict[str, str]:
-    """Everything that does not depend on where rank 0 listens; the agent adds that at go."""
+    """Return the variables that do not depend on the address of rank 0. The agent adds the others at the start."""
     role = _role(task, rank)
     ours = {
         **_ours(task, run, rank, checkpoint_dir),
@@ -54,7 +54,7 @@ def _distributed(task: Task, run: Run, rank: Rank, node: Node | None) -> dict[st
     nodes = str(len(run.ranks))
     per_node = str(max(1, len(gpus_of(task, rank, node))))
     if node is not None and node.gpus_simulated:
-        per_node = "1"  # there is nothing that eight processes could share
+        per_node = "1"  # the processes would have no GPUs to use
     return {
         env.RANK: str(rank.index),
         env.WORLD_SIZE: nodes,
@@ -68,7 +68,7 @@ def _distributed(task: Task, run: Run, rank: Rank, node: Node | None) -> dict[st
 
 
 def _hai_names(task: Task, run: Run, rank: Rank, node: Node | None) -> dict[str, str]:
-    """Names of the original that user code may read."""
+    """Return variables with the names of the original HAI Platform, which programs of users may read."""
     return {
         env.TASK_TYPE: task.spec.task_type.value,
         env.WHOLE_LIFE_STATE: str(run.whole_life_state),

@@ -1,7 +1,7 @@
-"""All unfinished tasks, in memory exactly as in the store, and the only way to change them.
+"""Holds all unfinished tasks in memory, with the same values as in the store. All changes of tasks go through it.
 
-Crash safety depends on the order within `apply`: compute the step (pure), store it, update memory, publish, carry out
-instructions. Nothing is answered, shown or done before it is stored. After a crash, lifecycle.recovery derives the
+Crash safety depends on the order within `apply`: compute the step, store it, update memory, publish the change, carry
+out instructions. No change has any effect before it is stored. After a crash, lifecycle.recovery derives the
 instructions that were not carried out.
 """
 
@@ -37,30 +37,30 @@ from hai_backend.store.base import Store, TaskFilter, TaskQuery
 log = structlog.get_logger(__name__)
 
 Perform = Callable[[Task, Instruction], None]
-Changed = Callable[[Task | None, Task], None]  # before (None: it is new) and after
-WithUnsaved = Callable[[Task], Task]  # the task with reports that are not stored yet
-Notices = Callable[
-    [Task, Task], Sequence[object]
-]  # before, after: records to store with the change
+# arguments: the task before (None if it is new) and after the change
+Changed = Callable[[Task | None, Task], None]
+WithUnsaved = Callable[[Task], Task]  # returns the task with reports that are not stored yet
+# returns the records to store with a change, from the task before and after it
+Notices = Callable[[Task, Task], Sequence[object]]
 
-_BATCHED = (*get_args(ev.RankEvent), ev.PredecessorEnded)  # a thousand may come at once
-_TRIES = 5  # how often a write is repeated after a change by another replica
+_BATCHED = (*get_args(ev.RankEvent), ev.PredecessorEnded)  # up to a thousand may arrive at once
+_TRIES = 5  # attempts to write a task, because another server may change it meanwhile
 
 
 async def _finish(work: Coroutine[Any, Any, Task]) -> Task:
-    """Complete a change even if its caller is cancelled: it may be stored before memory is updated."""
+    """Complete a change even if its caller is cancelled, because it may already be stored but not in memory."""
     return await shielded(asyncio.create_task(work), _log_error)
 
 
 def _log_error(error: BaseException) -> None:
-    """The caller is gone: a refusal is dropped, an unexpected error is logged."""
+    """Log an unexpected error of a change whose caller was cancelled. A refusal is ignored."""
     if not isinstance(error, HaiError):
         trace = "".join(traceback.format_exception(error))
         log.error("a change has failed after its caller was cancelled", trace=trace)
 
 
 class TaskManager:
-    """Used by API services, the scheduling loop, the launch reconciler, agents and timers."""
+    """Reads and changes tasks for API services, the scheduling loop, the launch reconciler, agents and timers."""
 
     def __init__(
         self,
@@ -85,44 +85,46 @@ class TaskManager:
         self.occupants = Occupants()
         self._tasks: dict[int, Task] = {}
         self._per_user: Counter[str] = Counter()
-        self._spec_lengths: Counter[str] = Counter()  # characters in the specs of a user's tasks
-        self._locks = WeakValueDictionary[int, asyncio.Lock]()  # of tasks that are being changed
+        # by user: number of characters in the specs of unfinished tasks
+        self._spec_lengths: Counter[str] = Counter()
+        # by task: the lock of a task that is being changed
+        self._locks = WeakValueDictionary[int, asyncio.Lock]()
         self._batch = Batch(self._try)
 
     async def load(self) -> None:
-        """Read all unfinished tasks. Must be called once, before anything else."""
+        """Read all unfinished tasks. Must be called once, before all other methods."""
         for task in await self._store.unfinished_tasks():
             self._put(task)
         self.feed.publish(await self._store.version())
 
     async def has_tasks(self) -> bool:
-        """Whether there has ever been a task."""
+        """Return whether the store contains any task."""
         page = await self._store.find_tasks(TaskQuery(TaskFilter(), page_size=1))
         return bool(page.tasks)
 
     def unfinished(self) -> Mapping[int, Task]:
-        """By id. A live view: do not keep it."""
+        """Return all unfinished tasks by id. The mapping changes with the tasks."""
         return self._tasks
 
     def unfinished_of(self, user: str) -> int:
-        """How many unfinished tasks a user has."""
+        """Return the number of a user's unfinished tasks."""
         return self._per_user[user]
 
     def spec_length_of(self, user: str) -> int:
-        """Total length of the specs of a user's unfinished tasks, in characters."""
+        """Return the total length of the specs of a user's unfinished tasks, in characters."""
         return self._spec_lengths[user]
 
     async def get(self, task_id: int) -> Task:
-        """Any task. Raises NotFound."""
+        """Return a task, finished or not. Raises NotFound."""
         task = self._tasks.get(task_id) or await self._store.get_task(task_id)
         if task is None:
             raise NotFound(f"there is no task {task_id}; `hai list` shows yours")
         return task
 
     async def submit(self, user: str, spec: TaskSpec, request_id: str, note: str = "") -> Task:
-        """Queue a validated task, with a note for its timeline.
+        """Store a validated task in the queue, with a note for its timeline.
 
-        Stored on return. The same request_id returns the same task.
+        A repeated call with the same `request_id` returns the task of the first call.
         """
         new = _new(user, spec, self._clock.now())
         count = spec.resource.node_count
@@ -133,29 +135,29 @@ class TaskManager:
         return self._registered(await self._store.create_task(new, (event,), request_id))
 
     async def submitted(self, user: str, request_id: str) -> Task | None:
-        """The task that this request has created before."""
+        """Return the task that this request has created before, or None."""
         task = await self._store.get_task_by_request(user, request_id)
         return None if task is None else self._registered(task)
 
     def _registered(self, task: Task) -> Task:
-        """The task as it is now. One whose write was interrupted may be unknown here."""
+        """Return the current task. Publish it if it is not in memory, because the call that stored it was cancelled."""
         known = task.id in self._tasks or task.revision > 1
         if not known and task.state is not TaskState.FINISHED:
             self._publish(task)
         return self._tasks.get(task.id, task)
 
     async def apply(self, task_id: int, event: ev.Event) -> Task:
-        """Apply an event to a task, and carry out the instructions. Credentials in its texts are redacted."""
+        """Apply an event to a task, and carry out the instructions. Credentials in texts of the event are redacted."""
         return await _finish(self._apply(task_id, _redacted(event)))
 
     async def apply_when_stored(self, task_id: int, event: ev.Event) -> Task:
-        """Like `apply`, for events that nobody would repeat: waits while the store is unavailable (a full disk)."""
+        """Call `apply` until the store is available. For events that no caller would repeat."""
         return await retry_until_stored(
             lambda: self.apply(task_id, event), "an event", task=task_id
         )
 
     async def flush(self, task_id: int) -> Task:
-        """Store reports of a task that are not stored yet. No event: no line in the timeline, no scheduling pass."""
+        """Store the reports of a task that are not stored yet. This adds no event and wakes no scheduling pass."""
         return await _finish(self._locked(task_id, self._flush))
 
     async def _apply(self, task_id: int, event: ev.Event) -> Task:
@@ -224,7 +226,7 @@ class TaskManager:
             self._per_user[task.user] += not known
             self._spec_lengths[task.user] += 0 if known else count_characters(task.spec)
 
-    # Requests of people; each returns the task afterwards.
+    # Requests of users. Each method returns the changed task.
 
     async def stop(self, task_id: int, by: str, outcome: Outcome | None) -> Task:
         return await self.apply(task_id, ev.StopAsked(by, outcome))
@@ -268,7 +270,7 @@ class TaskManager:
 
 
 def _redacted(event: ev.Event) -> ev.Event:
-    """Redact here: rows, answers and notices of webhooks all follow from events."""
+    """Redact credentials in the texts of an event, from which all rows, responses and notices are derived."""
     texts = {f.name: text for f in fields(event) if isinstance(text := getattr(event, f.name), str)}
     changed: dict[str, Any] = {n: clean for n, t in texts.items() if (clean := redact(t)) != t}
     return replace(event, **changed) if changed else event

@@ -1,4 +1,4 @@
-"""All webhooks, in memory as in the store: each change of a task asks for those of its owner."""
+"""All webhooks, in memory and in the store. They are in memory because each change of a task looks them up."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from hai_backend.store.base import Store
 
 
 class Webhooks:
-    """By owner, and by name within those."""
+    """The webhooks by owner and name."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._known: defaultdict[str, dict[str, Webhook]] = defaultdict(dict)
 
     async def load(self) -> None:
-        """Read them; call once, before anything else."""
+        """Read all webhooks. Must be called once, before all other methods."""
         for webhook in await self._store.records(Webhook):
             self._known[webhook.owner_name][webhook.name] = webhook
 
     def of(self, owner: str) -> Sequence[Webhook]:
-        """A user's, by name."""
+        """Return the webhooks of a user, ordered by name."""
         known = self._known.get(owner, {})
         return [known[name] for name in sorted(known)]
 
     def get(self, owner: str, name: str) -> Webhook | None:
-        """One of them."""
+        """Return a webhook, or None if there is none with this name."""
         return self._known.get(owner, {}).get(name)
 
     async def save(self, webhook: Webhook) -> None:
-        """Add it, or replace that of the same name."""
+        """Store a webhook, or replace the one with the same name."""
         await self._store.save_record(webhook)
         self._known[webhook.owner_name][webhook.name] = webhook
 
     async def delete(self, webhook: Webhook) -> None:
-        """Forget it, and what it was still to be told."""
+        """Delete a webhook and its pending notices."""
         owner, name = webhook.owner_name, webhook.name
         await self._store.delete_record(webhook)
         await self._store.delete_records(Notice, owner_name=owner, webhook=name)
