@@ -1,7 +1,7 @@
-"""One task after the other, with real programs, and kill -9 of the server after some writes of tasks.
+"""Tasks that wait for other tasks, with real programs, and kill -9 of the server after some writes of tasks.
 
-Each test kills at its OFFSET-th write and then at every STRIDE-th of each new life. With a STRIDE of 3 and all offsets
-up to it, it is after every one, also between the end of one task and the word to those that wait for it.
+Each test kills the server at its OFFSET-th write, and after each restart at the STRIDE-th write. With a STRIDE of 3 and
+all offsets up to 3, the server is killed after every write, also between the end of a task and the release of others.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.support.servers import ServerProcess
 
 STRIDE = 7  # a start of a server takes two seconds
 FAULTY = "tests.support.crashing_server"
-# None ends before all are submitted: one that could never start would be refused.
+# No task ends before all are submitted, because a task that could never start would be refused.
 PROGRAM = """
 echo "$1 begins" >> "$2"
 until [ -e "$2.all" ]; do sleep 0.05; done
@@ -33,7 +33,7 @@ Answer = TypeVar("Answer")
 
 
 class Chain:
-    """Submits tasks that wait for others, and starts the server again whenever it was killed."""
+    """Submits tasks that wait for others, and restarts the server each time it was killed."""
 
     def __init__(self, server: ServerProcess, home: Path) -> None:
         self._server = server
@@ -45,7 +45,7 @@ class Chain:
         return self._server.start("--kill-at", f"{write}:after", module=FAULTY)
 
     async def tell(self, client: Client) -> list[Task]:
-        """Each as it ended."""
+        """Submit all tasks, and return them as they are at their ends."""
         prepare = await self._submit(client, "prepare")
         train = await self._submit(client, "train", AfterSpec(task=prepare))
         page = await self._submit(client, "page", AfterSpec(task=train, outcome="failed"))
@@ -73,7 +73,7 @@ class Chain:
             await asyncio.sleep(0.05)
 
     async def _patient(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
-        """Ask until it is answered. Raises what no other try can mend."""
+        """Call until the server answers. Raises errors that a retry cannot fix."""
         while True:
             try:
                 return await ask()

@@ -1,4 +1,4 @@
-"""Tasks in environments: active on every rank without a shell, the same one on all, and told when it is another."""
+"""Tasks in environments: each rank runs in the same active environment, and a run reports when it has changed."""
 
 from __future__ import annotations
 
@@ -167,13 +167,13 @@ async def test_a_task_may_go_on_without(local: Deployment) -> None:
 
 
 def haienv(root: Path, user: str, *words: str, **more: str) -> None:
-    """As its user at a shell."""
+    """Run haienv as this user."""
     variables = {**os.environ, "HAIENV_HOME": str(root), "HAIENV_USER": user, **more}
     subprocess.run([HAIENV, *words], check=True, env=variables, capture_output=True)
 
 
 def a_wheel(directory: Path, name: str) -> Path:
-    """A package of one module, made here: no index has it."""
+    """Build a wheel of one module that no package index has, and return its path."""
     files = {
         f"{name}.py": b"colour = 'blue'\n",
         f"{name}-1.0.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n".encode(),
@@ -336,7 +336,7 @@ async def test_a_lock_is_built_on_the_cluster_with_wheels_that_no_index_has(
 
 
 class Losing(dict[str, Path]):
-    """The server loses what it has while it is sent another."""
+    """Wheels that lose the server's copy of one while another is sent."""
 
     def __init__(self, kept: Path, wheels: dict[str, Path]) -> None:
         super().__init__(wheels)

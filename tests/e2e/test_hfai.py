@@ -1,4 +1,4 @@
-"""Programs in the manner of HAI's published examples, with `import hfai`, as real tasks."""
+"""Programs like HAI's published examples, which `import hfai`, as real tasks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.environments import layer_of, make_environment
 
 SUCCEEDED = TaskOutcome.TASK_OUTCOME_SUCCEEDED
 
-# An image classifier: a state file, checked after each batch; the whole-life state counts epochs.
+# An image classifier. It checks for suspension after each batch. The whole-life state counts epochs.
 CLASSIFIER = """
 import json, os, sys, time
 import hfai
@@ -37,7 +37,7 @@ for epoch in range(state["epoch"], 2):
 print("ends", hfai.client.set_whole_life_state(7), hfai.client.get_whole_life_state())
 """
 
-# A language model over nodes: rank 0 of each step asks, saves and leaves for all; the others train on until they end.
+# A language model on several nodes. Rank 0 checks at each step, saves, and yields for all; the others train meanwhile.
 MODEL = """
 import os, sys, time
 from hfai.client import EXP_PRIORITY, go_suspend, receive_suspend_command, set_priority

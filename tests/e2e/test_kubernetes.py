@@ -1,4 +1,4 @@
-"""What only a cluster can do to a run: rendezvous between pods, foreign hands, bad images, nodes that are lost."""
+"""What only happens in a cluster: rendezvous of pods, pods deleted by others, bad images, lost nodes."""
 
 from __future__ import annotations
 
@@ -249,14 +249,14 @@ async def test_a_rank_on_a_lost_node_starts_elsewhere_and_never_beside_itself(
 
 
 async def until_silent(client: Client, task_id: int) -> None:
-    """Rank 0 is shown as silent."""
+    """Wait until rank 0 is shown as silent."""
     async with asyncio.timeout(30):
         while not (await client.tasks.get(task_id)).run.ranks[0].HasField("silent_since_time"):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
 
 
 def stop_agents(pods: Path) -> None:
-    """SIGSTOP to each agent, but not to its supervisor."""
+    """Send SIGSTOP to each agent, but not to its supervisor."""
     for record in pods.glob("**/run/*/agent.pid"):
         supervisor = processes.read_pid_file(record)
         assert supervisor is not None

@@ -215,7 +215,7 @@ async def test_a_program_that_reports_its_node_runs_again_elsewhere(here: Deploy
     await here.until_printed(task.id, "ran on")
     task = await here.client.tasks.wait(task.id, until="suspended", timeout=30)
     assert "xid 79" in task.reason
-    await here.client.tasks.resume(task.id)  # now, not after the back-off
+    await here.client.tasks.resume(task.id)  # now, instead of after the back-off
     task = await here.client.tasks.wait(task.id, timeout=30)
     assert (task.outcome, task.failure_count, task.node_failure_count) == (SUCCEEDED, 0, 1)
     first, second = await here.lines(task.id)

@@ -1,4 +1,4 @@
-"""A server that records its passes: what it did comes out again, and its snapshot tells who waits."""
+"""A server that records its passes: a replay makes the same decisions, and the snapshot has the waiting tasks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def spec(program: Path, name: str, steps: int, priority: int) -> TaskSpec:
 
 
 async def preempted(client: Client, program: Path) -> None:
-    """A task takes the nodes of another one, which comes back and ends."""
+    """Let a task preempt another one, which then resumes and ends."""
     low = await client.tasks.create(spec(program, "low", 60, 0))
     async for answer in client.logs.tail(low.id, follow=True):
         if answer.lines:
@@ -54,7 +54,7 @@ async def test_what_a_server_decided_comes_out_again(tmp_path: Path) -> None:
     home, program = tmp_path / "home", tmp_path / "polite.py"
     program.write_text(POLITE)
     try:
-        for _ in range(2):  # a restart in between
+        for _ in range(2):  # with a restart between the two
             async with (
                 running_server(home, nodes=2, record_decisions=True) as server,
                 Client(server.profile) as client,

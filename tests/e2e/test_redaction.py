@@ -1,4 +1,4 @@
-"""No password in the address of a repository is stored or shown, but in the spec that the clone needs."""
+"""The password in a repository's address is stored only in the spec, where the clone needs it, and shown nowhere."""
 
 from __future__ import annotations
 

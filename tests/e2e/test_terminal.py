@@ -1,4 +1,4 @@
-"""A user's day in the terminal app, in tmux, before `hai up`: submit, watch, logs, a failure, stop, leave."""
+"""A user's day in the terminal app, in tmux, before `hai up`: submit, watch, logs, a failure, stop, quit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux")
 
 _PATIENCE = 30.0
-_LOOKS = 0.1  # seconds between two looks at the terminal, which tells nobody when it changes
+_LOOKS = 0.1  # seconds between two reads of the screen, which sends no events
 _PROGRAM = """
 import sys, time
 for step in range(100000):
@@ -25,7 +25,7 @@ for step in range(100000):
 
 
 class Tmux:
-    """A terminal of its own; what is on it is what a user sees."""
+    """A private tmux server with one terminal. Its screen is what a user sees."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -64,7 +64,7 @@ class Tmux:
         return self.tmux("capture-pane", "-p")
 
     def shows(self, *texts: str) -> str:
-        """Look until all of these are on the screen."""
+        """Wait until all these texts are on the screen."""
         ends = time.monotonic() + _PATIENCE
         while not all(text in (seen := self.screen()) for text in texts):
             assert time.monotonic() < ends, f"not there: {texts}\n{seen}"
@@ -100,7 +100,7 @@ def test_a_day_in_the_terminal_app(terminal: Tmux) -> None:
     terminal.shows("train.py", "● RUNNING", "broken.py", "✗ FAILED", "2 tasks")
 
     terminal.press("/")
-    terminal.shows("status:failed tag:bert")  # the line is there, and takes the keys
+    terminal.shows("status:failed tag:bert")  # the filter line is open and receives keys
     terminal.type("status:failed")
     terminal.press("Enter")
     terminal.shows("1 of 2 tasks")
@@ -111,7 +111,7 @@ def test_a_day_in_the_terminal_app(terminal: Tmux) -> None:
     terminal.press("Escape")
     terminal.shows("1 of 2 tasks")
     terminal.press("Escape")
-    # Before the next key: escape and a key at once are alt and that key.
+    # Wait before the next key, because Escape and a key at once are Alt and that key.
     terminal.shows("train.py", "broken.py")
 
     terminal.press("G")

@@ -1,4 +1,4 @@
-"""What two ranks burn comes back as series, over a restart of the server; who stopped them is in the audit."""
+"""The use of two ranks is returned as series, also after a restart of the server. The audit has who stopped them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PATIENCE_SECONDS = 40.0
 
 
 class Here:
-    """One home; each `server` in it is started anew and knows the time by the same clock."""
+    """A home directory in which servers are started one after the other, all with the same clock."""
 
     def __init__(self, home: Path, database: str) -> None:
         self.home = home
@@ -50,7 +50,7 @@ class Here:
             yield client
 
     async def minute(self) -> None:
-        """The minute is over, and written."""
+        """Advance the clock by a minute, and wait until the server has written the minute."""
         self.clock.advance(60)
         await self.write()
 
@@ -68,17 +68,17 @@ async def until(
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while not holds(answer := await client.usage.of_task(task_id)):
         assert time.monotonic() < deadline, answer
-        await asyncio.sleep(0.2)  # agents measure by themselves: every 10 seconds
+        await asyncio.sleep(0.2)  # agents measure every 10 seconds of real time
     return answer
 
 
 def points(answer: ListTaskUsageResponse) -> list[int]:
-    """How many each rank has."""
+    """Return the number of points of each rank."""
     return [len(series.points) for series in answer.ranks]
 
 
 def first(answer: ListTaskUsageResponse) -> list[UsagePoint]:
-    """Of each rank: the minute that was written before the server left."""
+    """Return the first point of each rank, which was written before the server stopped."""
     return [series.points[0] for series in answer.ranks]
 
 

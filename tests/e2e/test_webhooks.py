@@ -1,4 +1,4 @@
-"""What becomes of real tasks is told over a real wire, also when the server is killed before it could."""
+"""Events of real tasks are sent to a real HTTP server, also if the server is killed before it could send them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.e2e
 
 
 class Chat:
-    """The other side; takes nothing while `closed`."""
+    """The receiver of webhooks. It refuses them while `closed`."""
 
     def __init__(self) -> None:
         self.port = free_port()
@@ -74,7 +74,7 @@ def server(tmp_path: Path, chat: Chat) -> Iterator[ServerProcess]:
 
 
 async def fails(client: Client, home: Path) -> int:
-    """The number of a task that has failed."""
+    """Submit a task that fails, and return its number after the failure."""
     program = home / "fails.sh"
     program.write_text("exit 3\n")
     spec = TaskSpec(
@@ -89,7 +89,7 @@ async def fails(client: Client, home: Path) -> int:
 
 
 def told(headers: dict[str, str], body: bytes, secret: str) -> list[dict[str, Any]]:
-    """Its events, if it is signed as the manual says."""
+    """Return the events of a webhook. Raises AssertionError if the signature is not as the manual describes."""
     key = base64.b64decode(secret.removeprefix("whsec_"))
     signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
     wanted = base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()

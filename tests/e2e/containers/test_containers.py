@@ -1,4 +1,4 @@
-"""Dev containers with a real JupyterLab: opened through the proxy, put away with notice, back at the same address."""
+"""Dev containers with a real JupyterLab: opened by the proxy, suspended with notice, resumed at the same address."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 def spec(
     name: str = "lab", *, spot: bool = False, jupyter: bool = True, **options: Any
 ) -> TaskSpec:
-    """Without jupyter it is a container that starts at once."""
+    """Return the specification of a dev container. Without JupyterLab, the container starts at once."""
     return TaskSpec(
         version=2,
         name=name,
@@ -82,7 +82,7 @@ async def shell(cluster: ServiceCluster, task: Task, script: str) -> str:
 async def test_lab_works_through_the_proxy(
     cluster: ServiceCluster, web: aiohttp.ClientSession
 ) -> None:
-    """Pages, XSRF, contents, a kernel over a websocket; then idleness that knows a busy kernel; then a restart."""
+    """Pages, XSRF protection, contents, a busy kernel over a WebSocket, and then a restart of JupyterLab."""
     task = await cluster.client.tasks.create(spec())
     url = await sign_in(web, cluster.client, task.id)
     headers = await _lab(cluster, web, task, url)
@@ -106,7 +106,7 @@ async def test_lab_works_through_the_proxy(
 async def _lab(
     cluster: ServiceCluster, web: aiohttp.ClientSession, task: Task, url: str
 ) -> dict[str, str]:
-    """Lab's page, as soon as it is there; what its requests then carry."""
+    """Load the page of JupyterLab once it is ready, and return the headers that its requests carry."""
     await cluster.wait_ready(task.id, "jupyter")
     async with web.get(f"{url}lab") as page:
         assert page.status == 200
@@ -116,7 +116,7 @@ async def _lab(
 
 
 async def test_lab_works_below_a_path(tmp_path: Path, web: aiohttp.ClientSession) -> None:
-    """Without wildcard names: base_url, XSRF cookie, a kernel's websocket."""
+    """Without wildcard host names, base_url, the XSRF cookie and a kernel's WebSocket work below a path."""
     async with process_service_cluster(tmp_path, http_paths=True) as cluster:
         task = await cluster.client.tasks.create(spec())
         url = await sign_in(web, cluster.client, task.id)
@@ -161,7 +161,7 @@ def _text(content: str) -> dict[str, str]:
 
 
 async def test_reclaim_gives_notice_and_the_container_returns(cluster: ServiceCluster) -> None:
-    """A spot container that another task displaces: never before the grace is over, with its files, same address."""
+    """A spot container whose node is needed runs until the grace ends. It returns with its files and address."""
     container = await created(cluster, name="spot", spot=True, jupyter=False)
     other = await created(cluster, name="other", spot=True, jupyter=False)
     url = (await cluster.client.containers.get(container.id)).url
@@ -195,7 +195,7 @@ async def test_reclaim_gives_notice_and_the_container_returns(cluster: ServiceCl
 
 
 async def _notice(cluster: ServiceCluster, task: Task) -> dict[str, Any]:
-    """As one reads it inside."""
+    """Return the notice file, as programs in the container read it."""
     wait = 'until [ -e "$HAI_NOTICE_FILE" ]; do sleep 0.02; done; cat "$HAI_NOTICE_FILE"'
     found: dict[str, Any] = json.loads(await shell(cluster, task, wait))
     return found
@@ -212,7 +212,7 @@ async def _until_open(cluster: ServiceCluster, task: Task) -> None:
 
 
 async def test_its_owner_need_not_be_warned(cluster: ServiceCluster) -> None:
-    """`hai container stop` waits for the notebooks, not for the grace: `saved` on the agent's socket lets it go."""
+    """`hai container stop` does not wait for the grace period once a program in the container has reported `saved`."""
     container = await created(cluster, jupyter=False, save_within=60.0)
     program = cluster.directory / "panel.py"
     program.write_text(_PANEL)
@@ -272,7 +272,7 @@ async def test_deleting_ends_it_and_removes_its_files(cluster: ServiceCluster) -
 
 
 async def test_the_platform_is_there_inside_and_only_for_this_run(cluster: ServiceCluster) -> None:
-    """`hai` speaks as the owner, without a secret in any variable; the token is worth nothing afterwards."""
+    """In a container, `hai` acts as the owner. No variable contains the token, and the token is invalid afterwards."""
     container = await created(cluster, jupyter=False)
     assert '"admin"' in await shell(cluster, container, "hai whoami --json")
     assert await shell(cluster, container, 'stat -c %a "$HAI_CONFIG"') == "600\n"

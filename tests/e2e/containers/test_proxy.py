@@ -1,4 +1,4 @@
-"""Browsers in front of services of tasks: through a real server, real agents and a service that echoes."""
+"""Requests of browsers to services of tasks, through a real server, real agents and an echo service."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def status(session: aiohttp.ClientSession, url: str, **more: Any) -> int:
 
 
 async def raw(url: str, request: bytes) -> bytes:
-    """An answer to bytes that no decent client would send."""
+    """Send bytes that an HTTP client would not send, and return the answer, or `(waits)` after five seconds."""
     reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(url).port)
     writer.write(request)
     try:
@@ -98,7 +98,7 @@ async def test_refused_links_are_recorded_and_counted(
     opened = await cluster.client.containers.open(task.id)
     for _ in range(3):
         assert await status(web, opened.link.replace("key=", "key=x")) == 403
-    for _ in range(500):  # the row is written beside the answer
+    for _ in range(500):  # the row is written in parallel with the answer
         if found := [row async for row in cluster.client.audit.rows(code="PERMISSION_DENIED")]:
             break
         await asyncio.sleep(0.02)
@@ -162,7 +162,7 @@ async def test_websockets_of_all_kinds_of_messages(
 async def test_many_websockets_keep_no_request_waiting(
     cluster: ServiceCluster, web: aiohttp.ClientSession
 ) -> None:
-    """Who has many tabs open hears that there are too many, and the service still answers."""
+    """A user with too many open tabs gets status 429, and the service still answers."""
     task = await cluster.start_task()
     url = await sign_in(web, cluster.client, task.id)
     opened = [await web.ws_connect(f"{url}socket") for _ in range(MAX_PER_SERVICE)]
@@ -171,7 +171,7 @@ async def test_many_websockets_keep_no_request_waiting(
     assert refused.value.status == 429
     assert (await echoed(web, f"{url}x"))["path"] == "/x"
     await opened.pop().close()
-    while len(opened) < MAX_PER_SERVICE:  # the proxy notices a moment later
+    while len(opened) < MAX_PER_SERVICE:  # the proxy notices the close with a delay
         with contextlib.suppress(aiohttp.WSServerHandshakeError):
             opened.append(await web.ws_connect(f"{url}socket"))
     for socket in opened:
@@ -181,7 +181,7 @@ async def test_many_websockets_keep_no_request_waiting(
 async def test_requests_that_last_are_told_from_a_service_that_starts(
     cluster: ServiceCluster, web: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Streams of events, say: whoever comes when no connection is left hears that there are too many."""
+    """If long requests, such as streams of events, use all connections, the next request gets status 429."""
     url = await sign_in(web, cluster.client, (await cluster.start_task()).id)
     lasting = [await web.get(f"{url}large?pieces=4000") for _ in range(MAX_PER_SERVICE)]
     session = cluster.server.app.leader.serving.proxy._server._requests._client  # type: ignore[union-attr]
@@ -345,7 +345,7 @@ async def test_an_answer_that_breaks_off_looks_cut(
 
 
 async def test_paths_are_not_walked(cluster: ServiceCluster, web: aiohttp.ClientSession) -> None:
-    """What looks like a way up is the service's own affair: it gets it as it came."""
+    """Paths with `..` and the like reach the service unchanged."""
     url = await sign_in(web, cluster.client, (await cluster.start_task()).id)
     netloc, cookie = urlsplit(url).netloc, cookie_of(web, url)
     for path in ("/../../etc/passwd", "/%2e%2e/x", "//evil.example/x", "/a/./b//c"):
@@ -449,7 +449,7 @@ async def test_a_reader_that_does_not_read_costs_no_memory(
 async def test_sessions_and_tasks_outlive_the_server(
     tmp_path: Path, web: aiohttp.ClientSession
 ) -> None:
-    """Websockets are told that it restarts; the address and the session stay good."""
+    """WebSockets are closed with the code for a restart. The address and the session stay valid."""
     from tests.support.servers import running_server
 
     async with process_service_cluster(tmp_path) as cluster:

@@ -1,4 +1,4 @@
-"""A real registry with a password: images are pushed to it, and a real server asks it what they are."""
+"""A real registry with a password. The tests push images to it, and a real server reads their digests and settings."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def _listening(server: asyncio.subprocess.Process) -> str:
 
 
 async def push(host: str, name: str, tag: str, content: bytes) -> str:
-    """An image of one small layer; answers with its digest."""
+    """Push an image of one small layer, and return its digest."""
     async with aiohttp.ClientSession(headers=LOGIN) as session:
         blob = "sha256:" + hashlib.sha256(content).hexdigest()
         async with session.post(f"http://{host}/v2/{name}/blobs/uploads/") as begun:

@@ -1,4 +1,4 @@
-"""Tunnels into ranks through a real server and real agents: shells, ports, who may, and what ends them."""
+"""Tunnels into ranks, through a real server and real agents: shells, ports, permissions, and what ends a tunnel."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 
 
 async def said(answers: Any) -> tuple[bytes, bytes, int | None]:
-    """All that comes out of a tunnel: output, errors, exit code."""
+    """Return the output of a tunnel: stdout, stderr and exit code."""
     out, error, code = b"", b"", None
     async for answer in answers:
         out += answer.data
@@ -76,7 +76,7 @@ async def test_a_command_runs_in_the_programs_surroundings(cluster: ServiceClust
 
 
 async def test_a_shell_finds_the_programs_of_the_environment(cluster: ServiceCluster) -> None:
-    """/etc/profile sets PATH anew, which a shell as at a login reads."""
+    """A login shell reads /etc/profile, which sets PATH anew."""
     task = await cluster.start_task()
     path, _, _ = await run(cluster, task.id, "sh", "-c", 'echo "$PATH"')
     assert (await run(cluster, task.id, stdin=b'echo "$PATH"\n'))[0] == path
@@ -131,7 +131,7 @@ async def test_a_shell_ends_with_its_tunnel(cluster: ServiceCluster) -> None:
     for _ in range(100):
         if processes.read_process(pid) is None:
             return
-        await asyncio.sleep(0.05)  # nobody tells us of another process's end
+        await asyncio.sleep(0.05)  # there is no event for the end of another process
     raise AssertionError("it lives on")
 
 
@@ -183,7 +183,7 @@ async def test_what_cannot_be_reached_is_said(
 
 
 async def test_what_cannot_work_is_told_before_a_port_leads_there(cluster: ServiceCluster) -> None:
-    """Nothing listens yet; or the rank is on this machine, and the port would lead to itself for ever."""
+    """A local port is not opened if nothing listens on the rank, or if it would forward to itself."""
     task, told = await cluster.start_task(), list[str]()
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
@@ -235,7 +235,7 @@ async def test_others_get_nowhere(cluster: ServiceCluster) -> None:
 
 
 async def test_a_revoked_token_closes_what_it_has_opened(cluster: ServiceCluster) -> None:
-    """Also a tunnel in which nothing moves."""
+    """This includes a tunnel that carries no data at the moment."""
     task = await cluster.start_task()
     assert cluster.server.app.leader is not None
     directory = cluster.server.app.leader.directory
@@ -248,14 +248,14 @@ async def test_a_revoked_token_closes_what_it_has_opened(cluster: ServiceCluster
 
 
 async def test_a_reader_that_does_not_read_stops_the_writer(cluster: ServiceCluster) -> None:
-    """Neither server nor agent heaps up what nobody takes."""
+    """Neither the server nor the agent buffers without limit."""
     task = await cluster.start_task()
     endless = "import os\nn = 0\nwhile True:\n  n += os.write(1, b'x' * 65536)\n  open('n', 'w').write(str(n))\n"
     _, answers = cluster.client.tunnels.shell(task.id, ["python3", "-c", endless])
     assert (await anext(answers)).HasField("opened")
     count = cluster.rank_directory(f"{task.id}-1-0") / "scratch" / "n"
     seen = [0]
-    while seen[-1] == 0 or len(set(seen[-6:])) > 1:  # until it has begun, and moves no more
+    while seen[-1] == 0 or len(set(seen[-6:])) > 1:  # until the count stays the same
         await asyncio.sleep(0.25)
         seen.append(int(count.read_text() or 0) if count.exists() else 0)
         assert seen[-1] < 16 * 1024 * 1024
@@ -282,7 +282,7 @@ async def test_too_many_tunnels_are_refused(cluster: ServiceCluster) -> None:
 
 
 async def test_a_follower_passes_tunnels_and_browsers_on(cluster: ServiceCluster) -> None:
-    """Client and browser speak to a server that does not lead."""
+    """The client and the browser use a server that is not the leader."""
     task = await cluster.start_task()
     router, door = Router(), Listener("127.0.0.1", 0)
     follower = build_server(Endpoint("127.0.0.1:0"), router)

@@ -1,4 +1,4 @@
-"""Every command line in the manual's console blocks works, in order, on a machine that has nothing."""
+"""The command lines in the manual's console blocks work, in order, on a machine without a server or settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def commands(page: Path) -> list[str]:
-    """Lines that begin with `$` inside console blocks."""
+    """Return the lines that begin with `$` inside console blocks."""
     blocks = page.read_text().split("```console\n")[1:]
     lines = [line for block in blocks for line in block.split("```")[0].splitlines()]
     return [line[2:] for line in lines if line.startswith("$ ")]

@@ -1,4 +1,4 @@
-"""The five first minutes of the workspaces' manual, run as they stand there."""
+"""The commands of the manual's introduction to workspaces work as written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program for the fault-point test: counts steps, keeps them in a checkpoint, leaves a witness of when it lived."""
+"""A program for the fault-point test. It counts steps, saves them in a checkpoint, and records when it ran."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from hai.task import checkpoint, env
 
 STEPS, WITNESS = int(sys.argv[1]), Path(sys.argv[2])
 BORN = time.time()
-PACE = 0.02  # seconds a step
-STAYS = 20  # the step at which a first run waits to be asked: it must not be over before
+PACE = 0.02  # seconds per step
+STAYS = 20  # the step at which the first run waits for a suspend request, so that it does not end before
 FIRST = os.environ[env.RUN_NUMBER] == "1"
 
 
 def testify(*_: object) -> None:
-    """One line, appended whole."""
+    """Append one line with one write."""
     span = {"rank": hai.rank(), "from": BORN, "to": time.time()}
     with WITNESS.open("a") as file:
         file.write(json.dumps(span) + "\n")

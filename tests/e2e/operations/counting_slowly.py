@@ -1,4 +1,4 @@
-"""A program for tests with several servers: prints numbered lines, and witnesses when it began and when it ended."""
+"""A program for tests with several servers. It prints numbered lines, and records when it began and ended."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LINES, WITNESS = int(sys.argv[1]), Path(sys.argv[2])
 
 
 def testify(word: str) -> None:
-    """One line, appended whole."""
+    """Append one line with one write."""
     with WITNESS.open("a") as file:
         file.write(f"{os.environ['HAI_TASK_ID']} {word} {time.time()}\n")
 

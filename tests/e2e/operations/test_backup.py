@@ -1,4 +1,4 @@
-"""A backup is taken while the server works; a server that starts with it goes on where it was taken."""
+"""A backup is taken while the server runs. A server that starts from it has the state at that time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def spec(name: str, program: Path) -> TaskSpec:
 
 
 async def before(profile: Profile, program: Path) -> None:
-    """One task that has run, and one that waits: the only node is cordoned."""
+    """Run one task to its end, and submit another, which waits because the only node is cordoned."""
     async with Client(profile) as client:
         ran = await client.tasks.create(spec("ran", program))
         await client.tasks.wait(ran.id, timeout=30)
@@ -92,7 +92,7 @@ async def test_a_sweep_leaves_a_row_of_the_audit(
 
 
 async def test_nor_of_one_of_which_only_files_are_left(tmp_path: Path) -> None:
-    """A new one would find its lines and load its checkpoints."""
+    """Otherwise a new task with that number would get the old lines and load the old checkpoints."""
     for folder in ("logs/9", "checkpoints/7", "workspaces/ada/demo/tasks/12", "logs/old"):
         (tmp_path / folder).mkdir(parents=True)
     database = f"sqlite:///{tmp_path}/hai.db"
@@ -104,7 +104,7 @@ async def test_nor_of_one_of_which_only_files_are_left(tmp_path: Path) -> None:
 
 
 async def after(profile: Profile) -> None:
-    """Both are known, with the token of old, and the one that waited runs."""
+    """Check that both tasks exist, that the old token works, and that the waiting task runs."""
     async with Client(profile) as client:
         known = {task.name: task async for task in client.tasks.all()}
         assert known["ran"].outcome == TaskOutcome.TASK_OUTCOME_SUCCEEDED
@@ -167,7 +167,7 @@ async def test_without_its_database_a_server_ends_nothing_and_takes_no_token(
     away = tmp_path / "away"
     away.mkdir()
     kept = [file.rename(away / file.name) for file in server.home.glob("hai.db*")]
-    for _ in range(2):  # a cluster starts it again and again
+    for _ in range(2):  # a cluster restarts it repeatedly
         with pytest.raises(RuntimeError, match=f"but 1 ranks of tasks run .{task.id}-1-0."):
             server.start()
     for file in kept:

@@ -1,8 +1,8 @@
-"""What commit 76f80909 left on a disk opens and works: database, settings, profile, workspace and environment.
+"""Data that commit 76f80909 wrote can still be used: database, settings, profile, workspace and environment.
 
-The archive holds the directories of a server and of its user, as that commit wrote them; databases are kept as SQL,
-and what depends on the machine as `@NAME@`. Its tasks: succeeded (1, 6 in a workspace), failed (2, 3), waiting (4),
-after another (5), on hold with a run behind it (7).
+The archive has the directories of a server and of its user, as that commit wrote them. Databases are stored as SQL, and
+values that depend on the machine as `@NAME@`. The tasks: 1 and 6 succeeded (6 in a workspace), 2 and 3 failed, 4 waits,
+5 waits for another task, 7 is on hold after a run.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ BIN = Path(sys.executable).parent
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """The directories on this machine, and the server that works in one of them."""
+    """The restored directories, and the server that runs in one of them."""
 
     root: Path
     server: ServerProcess
 
     def run(self, *command: str, cwd: str = "ws") -> str:
-        """What a command of the user prints. Fails when the command does."""
+        """Run a command as the user, and return what it prints. Raises AssertionError if it fails."""
         environment = {**os.environ, "HOME": str(self.root / "user"), "NO_COLOR": "1"}
         environment.pop("HAI_HOME", None)
         done = subprocess.run(
@@ -57,7 +57,7 @@ class Restored:
 @pytest.fixture
 def restored(tmp_path: Path) -> Iterator[Restored]:
     with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(tmp_path, filter="tar")  # "data" would refuse the link to a Python
+        archive.extractall(tmp_path, filter="tar")  # the filter "data" rejects the link to a Python
     _fill_in(
         tmp_path,
         {
@@ -137,7 +137,7 @@ async def test_tasks_of_an_earlier_release_are_there_and_go_on(restored: Restore
 
 
 def test_what_operators_and_users_have_set_is_there(restored: Restored) -> None:
-    """Each list has the row that was made; the audit tells who made them."""
+    """Each list has the row that was created, and the audit names who created it."""
     lists = {
         ("user", "list"): "ada",
         ("quota", "list"): "ada",

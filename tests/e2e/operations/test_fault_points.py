@@ -1,11 +1,11 @@
-"""kill -9 of the server at every write boundary of a story that submits, starts, suspends, resumes, stops, finishes.
+"""kill -9 of the server at every write of a scenario: submit, start, suspend, resume, stop, finish.
 
-The story is told by a patient client: it repeats what was not answered, with the same request id. Whatever the moment
-of the kill: no task is lost or doubled, no rank runs twice at once, no log line is lost or repeated, programs are
-undisturbed, and the story ends as if nothing had happened.
+The client repeats each unanswered call with the same request id. At whatever moment the server is killed: no task is
+lost or doubled, no rank runs twice at once, no log line is lost or repeated, programs are not disturbed, and the
+scenario ends as it would without the kill.
 
-A story takes some sixty writes. Each test kills the server at its OFFSET-th write and then at every STRIDE-th write of
-each new life, so that all offsets together enumerate every boundary, both just before and just after it is durable.
+A scenario takes about sixty writes. Each test kills the server at its OFFSET-th write, and after each restart at the
+STRIDE-th write. So all offsets together cover every write, both just before and just after it is durable.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def spec(name: str, priority: int, steps: int, witness: Path) -> TaskSpec:
 
 
 class Story:
-    """Tells the story to a server that is killed again and again; counts how often."""
+    """Runs the scenario against a server that is killed repeatedly. `kills` counts how often."""
 
     def __init__(self, server: ServerProcess, witness: Path, when: str) -> None:
         self._server = server
@@ -89,7 +89,7 @@ class Story:
             await asyncio.sleep(0.05)
 
     async def _patient(self, ask):  # type: ignore[no-untyped-def]
-        """Ask until it is answered; start the server again when it was killed."""
+        """Call until the server answers. Start the server again after it was killed."""
         while True:
             try:
                 return await ask()
@@ -118,7 +118,7 @@ def check(low: Task, high: Task, extra: Task, lines: list[str], witness: Path) -
     assert len({low.id, high.id, extra.id}) == 3
     assert 2 <= low.run_count <= 3, "it gave way to high, perhaps to extra, and to nobody twice"
     steps = [line for line in lines if line.startswith("step ")]
-    # No line lost, none twice, training undisturbed.
+    # No line is lost or repeated.
     assert steps == [f"step {i}" for i in range(STEPS)]
     spans = [json.loads(line) for line in witness.read_text().splitlines()]
     for rank in (0, 1):
@@ -127,7 +127,7 @@ def check(low: Task, high: Task, extra: Task, lines: list[str], witness: Path) -
             assert end <= begin, f"two programs at once on node of rank {rank}: {alive}"
 
 
-@pytest.mark.timeout(600)  # ten starts of a server: on a busy machine they take a while
+@pytest.mark.timeout(600)  # ten starts of a server, which take long on a busy machine
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("offset", range(1, STRIDE + 1))
 async def test_kills_at_write_boundaries_change_nothing(

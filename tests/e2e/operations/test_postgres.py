@@ -1,4 +1,4 @@
-"""The main job with the same server on PostgreSQL."""
+"""A task survives a restart of the server with PostgreSQL."""
 
 from __future__ import annotations
 

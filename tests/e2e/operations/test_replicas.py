@@ -1,4 +1,4 @@
-"""Three servers on one PostgreSQL: one leads, all answer; leaders are killed, paused and replaced under load."""
+"""Three servers with one PostgreSQL: one leads, all answer. Leaders are killed, paused and replaced under load."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.servers import Replicas, ServerProcess
 pytestmark = [
     pytest.mark.postgres,
     pytest.mark.xdist_group("replicas"),
-    pytest.mark.timeout(600),  # how soon another leads is told by `python -m tests.bench leader`
+    pytest.mark.timeout(600),  # `tests.bench leader` measures how soon another leads
 ]
 
 PROGRAM = Path(__file__).parent / "counting_slowly.py"
@@ -46,7 +46,7 @@ def replicas(tmp_path_factory: pytest.TempPathFactory, postgres: str) -> Iterato
 
 
 async def patient(ask: Callable[[], Awaitable[Answer]]) -> Answer:
-    """Ask until somebody answers."""
+    """Call until a server answers."""
     while True:
         try:
             return await ask()
@@ -73,7 +73,7 @@ def others(replicas: Replicas, server: ServerProcess) -> list[ServerProcess]:
 
 
 async def undisturbed(client: Client, task: Task, lines: int, witness: Path) -> None:
-    """One run, every line once, and its program began and ended once."""
+    """Check that the task had one run, printed every line once, and that its program began and ended once."""
     task = await patient(lambda: client.tasks.wait(task.id, timeout=30))
     assert (task.outcome, task.run_count) == (TaskOutcome.TASK_OUTCOME_SUCCEEDED, 1), task
     tail = [line.text async for answer in client.logs.tail(task.id) for line in answer.lines]
@@ -82,7 +82,7 @@ async def undisturbed(client: Client, task: Task, lines: int, witness: Path) -> 
 
 
 def witnessed(witness: Path) -> list[tuple[int, str]]:
-    """What programs have witnessed: task and word, in order of time."""
+    """Return what programs have recorded, as task and word, in order of time."""
     words = (line.split() for line in witness.read_text().splitlines())
     return [(int(task), word) for task, word, _ in words]
 
@@ -111,7 +111,7 @@ async def test_another_leads_soon(
         leader.process.wait()
         await asyncio.to_thread(leader.listen)
         return
-    asked = asyncio.ensure_future(submit(replicas.profile(leader), spec))  # it does not hear it yet
+    asked = asyncio.ensure_future(submit(replicas.profile(leader), spec))  # the server is paused
     await asyncio.sleep(0.3)
     os.kill(leader.process.pid, signal.SIGCONT)
     assert (await asked).id == task.id
@@ -123,7 +123,7 @@ async def test_another_leads_soon(
 async def test_who_begins_to_lead_looks_for_files_of_tasks_that_nobody_knows(
     replicas: Replicas, tmp_path: Path
 ) -> None:
-    """Also one that has followed since before they were there."""
+    """This includes a server that started as a follower before the files existed."""
     leader = await replicas.leader()
     spec = counting(1, tmp_path / "witness")
     before = await submit(replicas.profile(leader), spec)
@@ -155,14 +155,14 @@ async def test_a_storm_with_leaders_killed_loses_and_doubles_nothing(
             await asyncio.to_thread(leader.listen)
         over.set()
 
-    # Each keeps its port, but a server that is being started again cannot be asked for it.
+    # The addresses are read now, because a server that is restarting does not report one. Each keeps its port.
     ways = [replicas.profile(server) for server in replicas.servers]
     await asyncio.gather(kills(), *map(load, ways))
     assert len({task.id for task in made}) == len(made)
     async with Client(replicas.profile()) as client:
         for task in long:
             await undisturbed(client, task, lines, witness)
-        await undisturbed(client, made[0], 5, witness)  # the queue moves
+        await undisturbed(client, made[0], 5, witness)  # check that the queue is not stuck
         known = Counter([task.name async for task in client.tasks.all()])
         assert {known[task.name] for task in made} == {1}
         await asyncio.gather(*(patient(lambda i=t.id: client.tasks.stop(i)) for t in made))  # type: ignore[misc]

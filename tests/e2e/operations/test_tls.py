@@ -1,6 +1,6 @@
-"""TLS from end to end, with an authority of the test's own: clients, agents and pods check who answers.
+"""TLS end to end, with certificate authorities made by the tests: clients, agents and pods verify the server.
 
-What is wrong with a certificate is told in one sentence, and plain text is refused.
+A wrong certificate is reported in one sentence, and plain text is refused.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Serve = Callable[..., AbstractAsyncContextManager[RunningServer]]
 
 
 class Authority:
-    """Signs certificates; `file` is what those who trust it hold."""
+    """A certificate authority. `file` is the certificate that its clients trust."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.file, self._key = folder / f"{name}.pem", folder / f"{name}.key"
@@ -54,7 +54,7 @@ class Authority:
         _openssl("req", "-x509", *_NEW, *_name(name), "-keyout", self._key, "-out", self.file)
 
     def sign(self, name: str, names: str, days: int = 90) -> dict[str, str]:
-        """Settings of a server with a certificate for these names. Less than 0 days: it has expired."""
+        """Return server settings with a certificate for these names. It has expired if `days` is negative."""
         key, cert, asked, more = (
             self._folder / f"{name}.{suffix}" for suffix in ("key", "crt", "csr", "ext")
         )
@@ -154,7 +154,7 @@ async def test_what_is_wrong_with_a_certificate_is_told(
 
 
 def _list(profile: Profile, directory: Path) -> subprocess.CompletedProcess[str]:
-    """`hai list` as that profile says."""
+    """Run `hai list` with this profile."""
     config = directory / "config.toml"
     config.write_text(
         f'[profiles.x]\nserver = "{profile.server}"\ntoken = "{profile.token}"\nca = "{profile.ca}"\n'
@@ -174,7 +174,7 @@ async def test_a_database_whose_certificate_is_not_trusted_is_not_used(
     context = tls_context(signed["tls_cert"], signed["tls_key"])
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readexactly(8)  # "may we speak TLS?"
+        await reader.readexactly(8)  # the request for TLS
         writer.write(b"S")
         with suppress(ConnectionError, ssl.SSLError):
             await writer.start_tls(context)
@@ -212,7 +212,7 @@ async def _appears(home: Path, pattern: str, words: str) -> list[str]:
             texts = [path.read_text() for path in home.glob(pattern)]  # noqa: ASYNC240
             if any(words in text for text in texts):
                 return texts
-            await asyncio.sleep(0.05)  # nobody tells us of another process's file
+            await asyncio.sleep(0.05)  # there is no event for a file of another process
 
 
 async def _printed(client: Client, id: int) -> list[str]:
@@ -265,7 +265,7 @@ async def test_a_server_that_its_agents_will_not_trust_says_so(
 
 
 def shown_at(address: str, ca: Path) -> bytes:
-    """The certificate that a new caller, who trusts this authority, is shown."""
+    """Return the certificate that the server presents to a new client that trusts this authority."""
     host, _, port = address.rpartition(":")
     context = ssl.create_default_context(cafile=str(ca))
     context.set_alpn_protocols(["h2"])
@@ -300,7 +300,7 @@ async def test_a_certificate_that_was_replaced_is_shown_from_then_on(
             assert 0 < old_end.seconds - time.time() < 299 * 86_400 < new_end.seconds - time.time()
             for door in doors:
                 assert await asyncio.to_thread(shown_at, door, ours.file) == new
-            await before.tasks.list()  # a connection of before goes on
+            await before.tasks.list()  # an existing connection still works
     assert old != new
 
 
@@ -318,7 +318,7 @@ async def test_a_hangup_ends_no_server_and_lets_it_look_at_once(
         server.process.send_signal(signal.SIGHUP)
         async with asyncio.timeout(60):
             while await asyncio.to_thread(shown_at, address, ours.file) != new:
-                pass  # a handshake takes its time
+                pass  # a handshake takes a moment
         assert "asked to look at files again" in server.log_tail()
         server.process.terminate()
         assert await asyncio.to_thread(server.process.wait, 60) == 0

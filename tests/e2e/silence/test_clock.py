@@ -1,6 +1,6 @@
-"""The wall clock of a server and its agents jumps by an hour, both ways, under a task.
+"""The wall clock of a server and its agents jumps by an hour, forward or back, while a task runs.
 
-Nothing is lost, nobody is fenced or shown as silent, and tasks are started as before.
+Nothing is lost, no agent is fenced or shown as silent, and tasks are still started.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ def server(tmp_path: Path, clock: Clock) -> Iterator[ServerProcess]:
     clock.jump(0)
     if made.running:
         made.end()
-    sweep(made.home)  # here, where the clock is true
+    sweep(made.home)  # the sweep runs in this process, which has the true time
 
 
 def spec(directory: Path, *arguments: str) -> TaskSpec:
-    """A task whose program has the true time."""
+    """Return a task specification whose program has the true time."""
     made = cluster.task_spec(directory, *arguments)
     made.spec.environments["LD_PRELOAD"] = ""
     return made

@@ -1,4 +1,4 @@
-"""A person sees that an agent is silent: in status, list, why, nodes and the timeline, while it is and not after it."""
+"""A silent agent is shown in status, list, why, nodes and the timeline while it is silent, and not afterwards."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
 
 
 async def hai(server: ServerProcess, *words: str) -> str:
-    """What a command prints."""
+    """Run a command, and return what it prints."""
     profile = server.profile()
     env = {**os.environ, "HAI_SERVER": profile.server, "HAI_TOKEN": profile.token, "COLUMNS": "200"}
     program = Path(sys.executable).parent / "hai"
@@ -46,7 +46,7 @@ async def hai(server: ServerProcess, *words: str) -> str:
 
 
 async def shown(server: ServerProcess, commands: Commands) -> Commands:
-    """The commands that tell of silence now."""
+    """Return the commands that report silence now."""
     return [words for words in commands if SILENT.search(await hai(server, *words))]
 
 

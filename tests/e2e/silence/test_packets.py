@@ -1,4 +1,4 @@
-"""Packets between agents and a real server are dropped on loopback, in one direction or both, under printing tasks."""
+"""Packets between agents and a real server are dropped on loopback, in one or both directions, while tasks print."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Two servers on one PostgreSQL, and silence between any two of: a leader, its database, its agents.
+"""Two servers with one PostgreSQL, and silence between a leader and its database, or a leader and its agents.
 
-A leader that is cut off from its database but not from its agents must not keep them; one that is cut off from its
-agents but not from its database stays the leader, shows them as silent, and takes nothing away.
+A leader that is cut off from its database but not from its agents must release its agents to the next leader. A leader
+that is cut off from its agents but not from its database stays the leader, shows the agents as silent, and ends no run.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.support.databases import create_database
 from tests.support.servers import Replicas, ServerProcess
 
 PACE = 0.05
-LEADS_WITHIN = 20.0  # of a busy machine; see `python -m tests.bench leader`
+LEADS_WITHIN = 20.0  # generous, for a busy machine; see `python -m tests.bench leader`
 
 pytestmark = [
     pytest.mark.postgres,
@@ -48,7 +48,7 @@ def postgres_here() -> Iterator[Postgres]:
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """Each reaches the database through a proxy of its own."""
+    """The servers, each of which reaches the database through its own proxy."""
 
     replicas: Replicas
     databases: dict[str, Proxy]  # by the home of the server
@@ -87,7 +87,7 @@ async def servers(postgres_here: Postgres, tmp_path: Path) -> AsyncIterator[Serv
 
 
 class Gang:
-    """Two ranks that print until they are told to finish."""
+    """A task of two ranks that print until `finish` is called."""
 
     def __init__(self, client: Client, directory: Path) -> None:
         self._client = client
@@ -103,7 +103,7 @@ class Gang:
         await cluster.until_running(self._client, self.task)
 
     async def until_heard(self) -> None:
-        """Lines that are printed from now on arrive."""
+        """Wait until lines that are printed from now on arrive."""
         before = len(await cluster.lines(self._client, self.task))
 
         async def more() -> bool:
@@ -113,7 +113,7 @@ class Gang:
         await cluster.until(more, LEADS_WITHIN, "lines of now arrive")
 
     async def finish(self) -> None:
-        """It ends as if nothing had happened."""
+        """Let the programs finish, and check that nothing has disturbed them."""
         self._finish.touch()
         done = cluster.patient(
             lambda: self._client.tasks.wait(self.task, timeout=cluster.BACK_WITHIN)
@@ -148,7 +148,7 @@ async def test_a_leader_that_is_cut_off_from_its_database_loses_its_agents(
 async def test_a_leader_that_is_cut_off_from_its_database_renews_no_lease_soon(
     servers: Servers, gang: Gang
 ) -> None:
-    """Its agents still reach it. Never is a lease renewed when another may lead already: fencing.md counts on it."""
+    """A lease must never be renewed when another server may already be the leader. fencing.md depends on this."""
     await gang.start()
     leader, key = await servers.replicas.leader(), RankKey(gang.task, 1, 0)
     pids = Pids(servers.replicas.shared / "run" / str(key)).named()
@@ -196,7 +196,7 @@ async def test_a_leader_that_is_cut_off_from_its_agents_shows_them_as_silent(
             ranks = (await client.tasks.get(gang.task)).run.ranks
             return not any(rank.HasField("silent_since_time") for rank in ranks)
 
-        within = DEFAULTS.return_within + cluster.BACK_WITHIN  # the leader has only just begun
+        within = DEFAULTS.return_within + cluster.BACK_WITHIN  # the leader is new
         await cluster.until(silent, within, "both agents are shown as silent")
         assert await servers.replicas.leader() is leader
         assert await silent()

@@ -1,7 +1,7 @@
-"""SIGSTOP and SIGCONT of everything around a program, and of itself, while nothing happens or something does.
+"""SIGSTOP and SIGCONT of the program, the processes around it and the server, while the task runs, ends or is asked to.
 
-Each case is a task of its own; all run side by side on one server. By default one case in four runs, so that each pair
-of who is stopped and what happens meanwhile is seen; HAI_SILENCE_ALL=1 runs all.
+Each case is a separate task, and all run at the same time on one server. By default, one case in four runs. These cover
+each pair of stopped processes and concurrent event. HAI_SILENCE_ALL=1 runs all.
 """
 
 from __future__ import annotations
@@ -25,16 +25,14 @@ from tests.silence.ranks import Pids
 from tests.support.servers import ServerProcess
 
 PACE = 0.05
-ENDS_WITHIN = (
-    45.0  # of a machine that does 16 of these at once; a stopped agent is killed after 7 s
-)
+ENDS_WITHIN = 45.0  # generous, for 16 cases at once; a stopped agent is killed after 7 s
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("silence-signals")]
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`stopped`: names as in `Pids`. `meanwhile`: nothing, finish, stop, suspend."""
+    """One case. `stopped` has names as in `Pids`, or none for the server. `meanwhile` is an item of MEANWHILE."""
 
     stopped: tuple[str, ...]
     meanwhile: str
@@ -56,7 +54,7 @@ HOW = tuple(itertools.product((True, False), repeat=2))
 
 
 def cases(stopped: tuple[tuple[str, ...], ...]) -> list[Case]:
-    """All, or as a latin square one of the four programs for each pair of the rest."""
+    """Return all cases, or a Latin square: for each pair of `stopped` and `meanwhile`, one of the four programs."""
     return [
         Case(who, what, *how)
         for (i, who), (j, what), (k, how) in itertools.product(
@@ -71,7 +69,7 @@ OF_THE_SERVER = cases(((),))
 
 
 class Played:
-    """One case on a server."""
+    """Plays one case on a server."""
 
     def __init__(self, case: Case, server: ServerProcess, client: Client, directory: Path) -> None:
         self.case = case
@@ -88,7 +86,7 @@ class Played:
         await cluster.until_running(self._client, self._task)
 
     async def play(self) -> None:
-        """Stop who is named for a while, ask meanwhile, and wait for the end."""
+        """Stop the processes for a while, make the call of the case meanwhile, and check the end."""
         with self._stopped():
             self.ask()
             await self._is_shown_as_silent()
@@ -96,7 +94,7 @@ class Played:
         await self.check()
 
     def ask(self) -> None:
-        """What happens while somebody is stopped."""
+        """Finish, stop or suspend the task while processes are stopped, as the case says."""
         if self.case.meanwhile == "finish":
             self._finish.touch()
         tasks = self._client.tasks
@@ -122,12 +120,12 @@ class Played:
             task = await self._client.tasks.get(self._task)
             return task.run.ranks[0].HasField("silent_since_time")
 
-        # A server that has just started judges nobody before agents had their time to come back.
+        # A server that has just started first gives agents time to return before it shows any as silent.
         within = cluster.SILENCE + DEFAULTS.return_within
         await cluster.until(shown, within, "the agent is shown as silent")
 
     async def check(self) -> None:
-        """It ends as it would have, perhaps later; nothing ran twice at once, and the log is whole."""
+        """Check that the task ends as without a stop, that no rank ran twice at once, and that the log is complete."""
         if self.asked is not None:
             await self.asked
         if self.case.meanwhile == "suspend":
@@ -180,7 +178,7 @@ async def play_all(
     directory: Path,
     play: Callable[[list[Played]], Awaitable[list[object]]],
 ) -> None:
-    """Every case, beside the others. Fails with all that went wrong."""
+    """Run all cases at the same time. Raises an error with all failures."""
     async with Client(server.profile()) as client:
         played = [Played(case, server, client, directory) for case in chosen]
         async with asyncio.TaskGroup() as group:

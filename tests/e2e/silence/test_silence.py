@@ -1,7 +1,7 @@
-"""A server that falls silent loses nothing: it is stopped, or its bytes are held back, under tasks that print.
+"""A silent server loses nothing: it is stopped, or its bytes are held back, while tasks print.
 
-The case `silent-server` as a named test. A server that is killed was fine before: here the call *hangs*. With
-HAI_SILENCE_REAL_TIME=1 heartbeats and silence are as long as in production.
+Unlike with a killed server, calls *hang* here. With HAI_SILENCE_REAL_TIME=1, heartbeats and silence are as long as in
+production.
 """
 
 from __future__ import annotations

@@ -60,10 +60,8 @@ class Scenario:
     rank: Rank
     began: float = field(default_factory=time.monotonic)
     notes: list[str] = field(default_factory=list)
-    stopped: Counter[str] = field(default_factory=Counter)  # silences by process name
-    held: Counter[Direction] = field(
-        default_factory=Counter
-    )  # number of silences that hold the direction
+    stopped: Counter[str] = field(default_factory=Counter)  # how many silences stop each process
+    held: Counter[Direction] = field(default_factory=Counter)  # how many silences hold each one
     watchers_late_until: float = 0.0  # both watchers were stopped, and one has just continued
 
     @property
