@@ -1,6 +1,6 @@
-"""`make bench`: run every bench_*.py below this folder, show a table, write bench.json.
+"""`make bench`: run every bench_*.py below this directory, print a table, and write bench.json.
 
-python -m tests.bench [NAME …]      # only modules whose name contains one of these; other figures in bench.json stay
+python -m tests.bench [NAME …]      # only modules whose name contains a NAME; bench.json keeps the other figures
 """
 
 from __future__ import annotations

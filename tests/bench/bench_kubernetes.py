@@ -1,8 +1,8 @@
-"""A gang of 1 000 pods, how soon 1 000 nodes are free again, and what it costs to watch 10 000 pods and 2 000 nodes.
+"""Times and costs in a large cluster: create a gang of 1 000 pods, suspend it, watch 10 000 pods and 2 000 nodes.
 
-The cluster is the fake one, in a process of its own, asked over HTTP by the official client.
+The cluster is the fake one, in a separate process. The launcher uses HTTP and the official client.
 
-    python -m tests.bench.bench_kubernetes NODES PODS HOME      # that process; takes commands from its input
+    python -m tests.bench.bench_kubernetes NODES PODS HOME      # the separate process; reads commands from stdin
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ RUN = RunRequest(7, 1, user="ada", uid=1000)
 
 
 def figures() -> Iterator[Figure]:
-    """See the module."""
+    """Yield the figures of this module."""
     quiet = structlog.make_filtering_bound_logger(logging.WARNING)
     structlog.configure(wrapper_class=quiet)
-    with cluster(NODES, PODS) as there:  # first: what is freed later would look like room
+    with cluster(NODES, PODS) as there:  # first: freed memory would be used again
         yield from asyncio.run(watched(there))
     with cluster(GANG, 0) as there:
         yield Figure("kubernetes: 1 000-pod gang created", asyncio.run(gang(there)), "s", 30.0)
@@ -63,7 +63,7 @@ class There:
         return OfficialTransport(str(self.home / "kubeconfig"))
 
     def tell(self, command: str) -> str:
-        """Have it done; answers in one line."""
+        """Let the process execute a command, and return its answer, one line."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"{command}\n")
@@ -71,9 +71,9 @@ class There:
         return self._process.stdout.readline().strip()
 
     async def until(self, count: int) -> None:
-        """Wait for so many pods to run."""
+        """Wait until `count` pods run."""
         while int(await asyncio.to_thread(self.tell, "running")) < count:  # noqa: ASYNC110
-            await asyncio.sleep(0.05)  # it is in another process
+            await asyncio.sleep(0.05)  # there is no event from the other process
 
 
 @contextmanager
@@ -99,7 +99,7 @@ def cluster(nodes: int, pods: int) -> Iterator[There]:
 
 
 async def gang(there: There) -> float:
-    """From the call of `start` until the cluster runs all pods."""
+    """Return the seconds from the call of `start` until all pods run."""
     launcher = KubernetesLauncher(there.transport(), SETTINGS, Options())
     events = launcher.events()
     assert isinstance(await anext(events), NodeList)
@@ -114,7 +114,7 @@ async def gang(there: There) -> float:
 
 
 async def suspended(there: There) -> float:
-    """From the request until the run has ended, with a durable ledger. Programs save at once: the grace is 0."""
+    """Return the seconds from the suspend request until the run has ended in the database. The grace period is 0."""
     store = open_store(f"sqlite:///{there.home / 'hai.db'}")
     await store.open()
     server = SimulatedServer(store, there.transport(), 1)
@@ -141,7 +141,7 @@ async def suspended(there: There) -> float:
 def agents_leave(
     server: SimulatedServer, there: There, task_id: int
 ) -> Iterator[Awaitable[object]]:
-    """All have saved and say so, and their containers end."""
+    """Yield the reports that all agents have saved and exited, and the end of their containers."""
     yield server.task_manager.apply(task_id, ev.Yielded(1, 0))
     for i in range(GANG):
         yield server.task_manager.apply(task_id, ev.ProgramExited(1, i, 143, "", True))
@@ -149,9 +149,9 @@ def agents_leave(
 
 
 async def watched(there: There) -> list[Figure]:
-    """Memory, CPU of lists and of events."""
+    """Return the memory of a watching launcher, and the CPU time of its lists and events."""
     process = psutil.Process()
-    await asyncio.to_thread(there.tell, "running")  # threads and modules are there
+    await asyncio.to_thread(there.tell, "running")  # loads modules, starts threads
     before, cpu = memory(process), time.process_time()
     launcher = KubernetesLauncher(there.transport(), SETTINGS, Options(relist_seconds=3_600.0))
     events = launcher.events()
@@ -181,7 +181,7 @@ def memory(process: psutil.Process) -> int:
 
 
 async def cost(there: There, command: str, count: int) -> float:
-    """CPU seconds of ours for each of so many changes."""
+    """Return this process's CPU seconds per change, for `count` changes in the cluster."""
     before = time.process_time()
     await asyncio.to_thread(there.tell, f"{command} {count}")
     await asyncio.sleep(2.0)
@@ -192,7 +192,7 @@ async def cost(there: There, command: str, count: int) -> float:
 
 
 class Played:
-    """The cluster, and what can be asked of it."""
+    """The cluster, with a method for each command."""
 
     def __init__(self, made: FakeCluster) -> None:
         self._cluster = made
@@ -209,7 +209,7 @@ class Played:
             api = self._cluster.api
             for manifest in objects(run, ranks, SETTINGS, "00000000-0000"):
                 if manifest["kind"] == "Pod":
-                    del manifest["metadata"]["ownerReferences"]  # of nobody: it would be collected
+                    del manifest["metadata"]["ownerReferences"]  # the owner does not exist
                     api.writes.create(api.resources["pods"], "default", manifest)
 
     def running(self, count: int) -> int:
@@ -217,7 +217,7 @@ class Played:
         return sum(pod["status"]["phase"] == "Running" for pod in pods)
 
     def exit(self, count: int) -> int:
-        """All containers end."""
+        """End all containers."""
         kubelet = self._cluster.kubelet
         assert isinstance(kubelet, InstantKubelet)
         for local in list(kubelet.pods.values()):
@@ -231,7 +231,7 @@ class Played:
         return self._change("pods", count)
 
     def _change(self, plural: str, count: int) -> int:
-        """So many writes to statuses, of which nobody needs to know."""
+        """Write `count` statuses in which nothing relevant changes."""
         api = self._cluster.api
         found = api.store.sorted_objects(api.resources[plural])
         for i in range(count):

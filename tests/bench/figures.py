@@ -1,4 +1,4 @@
-"""What a benchmark answers: a named figure with its bar."""
+"""The result of a benchmark: a named figure, with the limit that it must keep."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hai.client.profile import Profile
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A measured value. `bar` is the least (unit of rates) or the most (everything else) that is good enough."""
+    """A measured value. `bar` is the least good value if `at_least` is set, else the greatest."""
 
     name: str
     value: float
@@ -37,13 +37,13 @@ class Figure:
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """Nearest rank."""
+    """Return the value at the percentile, by the nearest rank."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
 
 
 def cpu_seconds(command: Sequence[str], env: dict[str, str]) -> float:
-    """User and system time of one command."""
+    """Return the user and system CPU seconds of one command."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(command, env=env, check=True, capture_output=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -51,7 +51,7 @@ def cpu_seconds(command: Sequence[str], env: dict[str, str]) -> float:
 
 
 def environment(profile: Profile) -> dict[str, str]:
-    """Variables that point the hai command at a server; modules are compiled once, as an installer leaves them."""
+    """Return variables that point the `hai` command at a server. Bytecode is cached, as an installer would do."""
     own = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     compiled = Path(tempfile.gettempdir()) / "hai-bench-bytecode"
     return {

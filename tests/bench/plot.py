@@ -1,4 +1,4 @@
-"""`python -m tests.bench.plot`: draws bench.json's figures about scheduling as docs/scheduling-*.svg."""
+"""`python -m tests.bench.plot`: draw bench.json's figures about scheduling as docs/scheduling-*.svg."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 import matplotlib as mpl
 
 mpl.use("Agg")
-mpl.rcParams["svg.hashsalt"] = "hai"  # equal figures give equal files
+mpl.rcParams["svg.hashsalt"] = "hai"  # equal figures produce equal files
 from matplotlib import pyplot as plt  # noqa: E402 (the backend is chosen first)
 
 DOCS = Path(__file__).parents[2] / "docs"
 _SLICES = ("itp04", "itp06", "philly_a", "kalos_llm")
 
-# Gap closed in percent by policies without knowledge of run times, on the same slices (reference simulator).
+# How much of the gap other policies close, in percent. They do not know run times (reference simulator, same slices).
 _OTHERS = {
     "EASY backfill": (0, 0, 0, 0),
     "time slices of HAI": (48, 77, 78, 53),

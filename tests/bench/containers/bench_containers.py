@@ -1,6 +1,6 @@
-"""How long a dev container takes until JupyterLab answers through the proxy, and how early it is told to leave.
+"""How long a dev container takes until JupyterLab answers through the proxy, and how early a notice is given.
 
-CPU counts, too: on a machine that does other things the clock says little.
+The CPU time is measured too, because wall time says little on a busy machine.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ async def _measured(directory: Path) -> list[Figure]:
 
 
 async def _noticed(directory: Path) -> Figure:
-    """The shortest time between a notice and the end of what runs in the container, beyond the grace."""
+    """Return the shortest time from a notice to the end of a program in the container, less the grace period."""
     async with process_service_cluster(directory) as cluster:
         left = []
         for number in range(_TIMES):

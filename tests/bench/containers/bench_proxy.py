@@ -1,6 +1,7 @@
-"""What the proxy adds to a request and to a message of a websocket, and what it costs server and agent.
+"""What the proxy adds to a request and to a WebSocket message, and what it costs the server and the agent.
 
-One client, one request after the other on one connection: what a page feels. Medians count: machines are noisy.
+One client sends one request after the other on one connection, as a page does. Medians are used because machines are
+noisy.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from hai_backend import runtime
 from tests.bench.figures import Figure, percentile
 from tests.support.service_cluster import browser, process_service_cluster, sign_in
 
-_REQUESTS, _FIRST = 400, 20  # the first ones open connections
+_REQUESTS, _FIRST = 400, 20  # the first ones open connections, and are not measured
 _ALL = _REQUESTS + _FIRST
 _BAR_MS = 5.0
 
@@ -32,7 +33,7 @@ def figures() -> Iterator[Figure]:
 async def _measured(directory: Path) -> list[Figure]:
     async with _service(directory) as (session, proxied, direct):
         runtime.shorten_switch_interval()
-        runtime.reduce_garbage_collection()  # both as main.py has it
+        runtime.reduce_garbage_collection()  # main.py sets both too
         alone, through = await _requests(session, direct, proxied)
         before = _cpu()
         await _requests(session, proxied)
@@ -63,7 +64,7 @@ async def _service(
 
 
 async def _requests(session: aiohttp.ClientSession, *urls: str) -> list[list[float]]:
-    """Of each in turn, so that what else the machine does disturbs all alike."""
+    """Return the seconds of each request by URL. The URLs take turns, so that other load affects all equally."""
     seconds: list[list[float]] = [[] for _ in urls]
     for number in range(_ALL):
         for url, took in zip(urls, seconds, strict=True):
@@ -81,7 +82,7 @@ async def _request(session: aiohttp.ClientSession, url: str) -> float:
 
 
 async def _fresh(session: aiohttp.ClientSession, url: str) -> list[float]:
-    """Each is asked while the tunnels that are open already wait for others."""
+    """Return the seconds of requests that open a tunnel each, because WebSockets occupy the open tunnels."""
     waits = url.replace("http:", "ws:")
     seconds = []
     async with AsyncExitStack() as stack:
@@ -93,7 +94,7 @@ async def _fresh(session: aiohttp.ClientSession, url: str) -> list[float]:
 
 
 def _cpu() -> dict[str, float]:
-    """Seconds that our processes have used."""
+    """Return the CPU seconds of the server's process and of all agents."""
     me = psutil.Process()
     agents = [p for p in me.children(recursive=True) if "hai_backend.agent" in p.cmdline()]
     return {"server": _used(me), "agent": sum(_used(agent) for agent in agents)}

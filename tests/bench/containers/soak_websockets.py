@@ -1,8 +1,8 @@
-"""`python -m tests.bench.containers.soak_websockets HOURS`: kernels' websockets through the proxy, for hours.
+"""`python -m tests.bench.containers.soak_websockets HOURS`: WebSockets of kernels through the proxy, for hours.
 
-A real JupyterLab in a dev container: one kernel counts aloud once a second, the websocket of another one is silent all
-the time and asked at the end. What is lost, doubled or closed is an error; memory of the server is shown every minute.
-SIGTERM ends it early, with the same questions at the end.
+In a real JupyterLab in a dev container, one kernel prints a number every second. The WebSocket of another is idle until
+the end, and is then used. Lines that are lost or repeated and closed WebSockets are errors. The memory of this
+process is printed every minute. SIGTERM ends the test early, with the same check at the end.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ async def _listen(
 ) -> None:
     code = f"import time\nfor i in range({seconds}):\n    print(i, flush=True)\n    time.sleep(1)"
     await busy.send_json(execute(code))
-    quiet = asyncio.ensure_future(printed(silent))  # pings are answered by who listens
+    quiet = asyncio.ensure_future(printed(silent))  # only a reader answers pings
     enough = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, enough.set)
     began, seen = time.monotonic(), 0

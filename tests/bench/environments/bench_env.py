@@ -1,7 +1,7 @@
-"""Environments: made, extended, listed, entered; beside `python -m venv` with pip and `uv venv` with `uv pip`.
+"""Environments: create, extend, list, activate; compared with `python -m venv` and pip, and `uv venv` and `uv pip`.
 
-The cache of wheels is warm (what is missing is downloaded first). Times are medians of rounds in which all tools run in
-turn, so that load of the machine hits all alike.
+The cache of wheels is warm: missing wheels are downloaded first. Times are medians. All tools take turns, so that other
+load affects all equally.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ USERS, EACH = 100, 5
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of one command, with all that it started."""
+    """The seconds of one command, with all processes that it started."""
 
     wall: float
     cpu: float
 
 
 def figures() -> Iterator[Figure]:
-    """Every figure of this benchmark."""
+    """Yield the figures of this benchmark."""
     place = Path(tempfile.mkdtemp(prefix="hai-bench-env-"))
     try:
         yield from _figures(place)
@@ -74,7 +74,7 @@ def _environ(place: Path) -> dict[str, str]:
 
 
 def _warm(place: Path, env: dict[str, str]) -> None:
-    """Into both caches, and into a folder of wheels that all tools use: no time is spent on the network."""
+    """Fill both caches, and a directory of wheels that all tools use, so that no time is spent on the network."""
     wheels = place / "wheels"
     _run([sys.executable, "-m", "pip", "download", "-q", "-d", str(wheels), *PACKAGES], env)
     env |= {"UV_FIND_LINKS": str(wheels), "UV_NO_INDEX": "1", "UV_OFFLINE": "1"}
@@ -140,7 +140,7 @@ def _extending(env: dict[str, str]) -> Iterator[Figure]:
 
 
 def _disk(place: Path, env: dict[str, str]) -> Iterator[Figure]:
-    """The second has one small package less, so that it is a layer of its own."""
+    """Yield the disk space of a second environment, which differs in one small package and so has its own layer."""
     root = place / "root" / "ann" / ".layers"
     _run(_haienv("create", "first", "--no_extend", *PACKAGES), env)
     first = _blocks(root) - _blocks_of("base", env)
@@ -152,7 +152,7 @@ def _disk(place: Path, env: dict[str, str]) -> Iterator[Figure]:
 
 
 def _packing(place: Path, env: dict[str, str]) -> Iterator[Figure]:
-    """What a node pays once for an environment on its own disk."""
+    """Yield the costs of packing an environment, and of unpacking it on the disk of a node."""
     packed = _cost(_haienv("pack", "first"), env)
     layer = _which("first", env).parent.parent
     disk = place / "disk"
@@ -181,7 +181,7 @@ def _blocks_of(name: str, env: dict[str, str]) -> int:
 
 
 def _blocks(folder: Path) -> int:
-    """Bytes on the disk; a file with several names counts once."""
+    """Return the bytes on disk. A file with several links counts once."""
     done = subprocess.run(
         ["du", "-s", "-B1", str(folder)], capture_output=True, text=True, check=True
     )
@@ -218,7 +218,7 @@ def _entering(env: dict[str, str]) -> Iterator[Figure]:
             continue
         source = f"source {command}{'.fish' if shell == 'fish' else ''} base"
         flags = {"bash": ["--norc"], "zsh": ["-f"], "fish": ["--no-config"]}[shell]
-        nothing = {**env, "XDG_CACHE_HOME": "/dev/null"}  # where nothing can be kept
+        nothing = {**env, "XDG_CACHE_HOME": "/dev/null"}  # so that nothing can be cached
         turns = [
             (
                 _cost([shell, *flags, "-c", "true"], env),
@@ -260,5 +260,5 @@ def _cpu(costs: Sequence[Cost]) -> float:
 
 
 def _least(costs: Sequence[Cost]) -> float:
-    """Of short commands on a machine that does other things: what it costs when none is in the way."""
+    """Return the least wall time. Other load only adds to the time of a short command."""
     return min(cost.wall for cost in costs)

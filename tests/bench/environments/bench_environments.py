@@ -1,4 +1,4 @@
-"""Environments as the server and the agents read them: the list of 500, one that a task names, an activation."""
+"""Environments read by server and agents: a list of 500, one that a task names, an activation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ USERS, EACH, ROUNDS = 100, 5, 9
 
 
 def figures() -> Iterator[Figure]:
-    """Yields each as it is known."""
+    """Yield each figure when it has been measured."""
     with TemporaryDirectory() as directory:
         yield from asyncio.run(_of_a_server(Path(directory)))
         yield from _of_an_agent(Path(directory) / "environments")
@@ -76,14 +76,14 @@ def _any(owner: str, uid: int) -> bool:
 
 
 async def _seconds(call: Callable[[], Awaitable[object]]) -> tuple[float, float]:
-    """Wall and CPU of this process, which is both sides."""
+    """Return wall and CPU seconds. This process is both the client and the server."""
     wall, cpu = time.perf_counter(), _used()
     await call()
     return time.perf_counter() - wall, _used() - cpu
 
 
 def _cpu(call: Callable[[], object]) -> float:
-    """Milliseconds of CPU, the median of many."""
+    """Return the median CPU milliseconds of 50 calls."""
     taken = []
     for _ in range(50):
         before = _used()

@@ -1,4 +1,4 @@
-"""The JupyterLab panel: size, streams, and what a user of a real browser waits for, with 10 000 tasks."""
+"""The JupyterLab panel with 10 000 tasks: size, streams, and how long the user of a real browser waits."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _built() -> Iterator[Figure]:
 
 
 def _board() -> Iterator[Figure]:
-    """CPU for 50 pages that open on 10 000 tasks, and for one change that all of them are told."""
+    """Yield the CPU time of 50 pages that load 10 000 tasks, and of one change that is sent to all of them."""
     asyncio.run(_fifty([]))
     times: list[float] = []
     asyncio.run(_fifty(times))
@@ -124,7 +124,7 @@ async def _use(page: Any, url: str, client: Client) -> list[Figure]:
     await page.locator('[data-id="hai-panel"]').click()
     await page.locator(".hai-quick button").last.click()
     await page.locator(".hai-row").first.wait_for()
-    # Lab keeps its layout and the panel its filter with some delay.
+    # JupyterLab saves its layout, and the panel its filter, with some delay.
     await page.wait_for_timeout(3000)
     await page.add_init_script(SEEN)
     opens = []
@@ -145,7 +145,7 @@ async def _use(page: Any, url: str, client: Client) -> list[Figure]:
 
 
 async def _frame(page: Any) -> float:
-    """Milliseconds of the page's main thread, whatever else the machine does: script, layout, paint."""
+    """Return the CPU milliseconds per frame of the page's main thread: script, layout, paint."""
     chrome = await page.context.new_cdp_session(page)
     await chrome.send("Performance.enable", {"timeDomain": "threadTicks"})
     before = await _busy(chrome)
@@ -159,7 +159,7 @@ async def _busy(chrome: Any) -> float:
 
 
 async def _shown(page: Any, client: Client, id: int) -> float:
-    """Milliseconds from asking until the row says that the task is canceled."""
+    """Return the milliseconds from the stop request until the row shows that the task is canceled."""
     began = time.time()
     await client.tasks.stop(id)
     await page.locator(f'.hai-row[data-task="{id}"] .hai-tone-off').wait_for()

@@ -1,8 +1,7 @@
-"""The terminal app on a real terminal: first paint, keys among 10 000 tasks, keys during a storm of changes.
+"""The terminal app on a real terminal: first paint, keys among 10 000 tasks, keys during 1 000 changes a second.
 
-The server is a small one in this process that says what a server with 10 000 unfinished tasks says,
-so that the figures are the app's. Times of keys end with the last thing painted because of the key;
-CPU times say the same of a machine that others use as well.
+A small server in this process answers like one with 10 000 unfinished tasks, so that the figures are the app's. The
+time of a key ends with the last output that it causes. CPU times are also valid on a machine with other load.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ from tests.bench.faces.terminal import Terminal
 from tests.bench.figures import Figure, cpu_seconds, percentile
 
 TASKS = 10_000
-CHANGES = 1_000  # a second
-_BUNDLE_SECONDS = 0.05  # as a real server bundles
+CHANGES = 1_000  # per second
+_BUNDLE_SECONDS = 0.05  # as a real server batches changes
 _FILTERS = ("task77", "user:user7 ", "status:running nodes>3 age:<9000d")
-Cost = tuple[float, float]  # seconds on the wall and of the CPU
+Cost = tuple[float, float]  # wall and CPU seconds
 _IMPORT = [sys.executable, "-c", "import textual.app, textual.widgets"]
 _APP = [sys.executable, "-m", "hai_tui.cli.main", "tui"]
 
@@ -62,7 +61,7 @@ class _Tasks(task_service_pb2_grpc.TaskServiceServicer):
         yield task_service_pb2.WatchTasksResponse(version=self.version)
         await self.storm.wait()
         each, first = int(CHANGES * _BUNDLE_SECONDS), 0
-        while True:  # all over the list: on the screen too, several each second
+        while True:  # over the whole list: several changes a second are on the screen
             part = [self.task(1 + n * 7919 % TASKS) for n in range(first, first + each)]
             first += each
             yield task_service_pb2.WatchTasksResponse(tasks=part, version=self.version)
@@ -107,7 +106,7 @@ def _env(server: str, directory: str) -> dict[str, str]:
 
 
 async def _first_paint(env: dict[str, str]) -> tuple[float, float]:
-    """Wall and CPU seconds until the first frame is on the terminal."""
+    """Return wall and CPU seconds until the first frame is on the terminal."""
     terminal = Terminal(_APP, env, (160, 50))
     painted = await terminal.until("tasks")
     found = painted - terminal.began, terminal.cpu_seconds()
@@ -116,12 +115,12 @@ async def _first_paint(env: dict[str, str]) -> tuple[float, float]:
 
 
 async def _paints(directory: str) -> dict[str, float]:
-    """The median of seven, less what importing Textual takes."""
+    """Return the median CPU seconds of the first paint, less the import of Textual, with and without a server."""
     server, address, _ = await _serve()
     found = {}
     for name, target in (("server up", address), ("server down", "127.0.0.1:1")):
         env = _env(target, directory)
-        await _first_paint(env)  # compiles
+        await _first_paint(env)  # compiles modules
         imports = median([await asyncio.to_thread(cpu_seconds, _IMPORT, env) for _ in range(5)])
         cpu = [(await _first_paint(env))[1] for _ in range(7)]
         found[name] = median(cpu) - imports
@@ -130,7 +129,7 @@ async def _paints(directory: str) -> dict[str, float]:
 
 
 async def _keys(directory: str) -> tuple[dict[str, list[Cost]], float]:
-    """What keys cost, and the memory in MB."""
+    """Return the costs of keys by kind, and the memory in MB."""
     server, address, tasks = await _serve()
     terminal = Terminal(_APP, _env(address, directory), (160, 50))
     await terminal.until("10000 tasks")
@@ -150,7 +149,7 @@ async def _keys(directory: str) -> tuple[dict[str, list[Cost]], float]:
 
 
 async def _typed(terminal: Terminal, line: str) -> list[Cost]:
-    """Each key of a filter, that of its prompt too; afterwards everything is shown again."""
+    """Return the cost of each key of a filter and of its prompt. Removes the filter afterwards."""
     found = [await terminal.cost(key) for key in ("/", *line)]
     await terminal.answered("\x15")  # empties the line
     await terminal.answered("\r")
@@ -158,13 +157,13 @@ async def _typed(terminal: Terminal, line: str) -> list[Cost]:
 
 
 async def _marked(terminal: Terminal) -> Cost:
-    """From `:` to its prompt, while everything else is painted anew ten times a second."""
+    """Return the time from `:` to its prompt, while the rest of the screen is painted ten times a second."""
     used = terminal.thread_seconds()
     began = terminal.press(":")
     shown = await terminal.until("go to")
     used = terminal.thread_seconds() - used
     terminal.press("\r")
-    await asyncio.sleep(0.6)  # the prompt must be gone before the next key
+    await asyncio.sleep(0.6)  # wait until the prompt has disappeared
     return shown - began, used
 
 

@@ -1,4 +1,4 @@
-"""Logs in the app: a log of 1 GB and an endless line without freezing, five live logs in bounded memory."""
+"""Logs in the app: keys in a log of 1 GB and in an endless line, and the memory of five live logs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _GIGABYTE = 1 << 30
 _SEGMENT = 16 << 20
 _LINE = 100
 _KEYS = 60
-_RATE = 1000  # lines a second of each live log
+_RATE = 1000  # lines per second of each live log
 _LIVE = f"""
 import sys, time
 for second in range(100_000):
@@ -44,7 +44,7 @@ while True:
 
 
 def figures() -> Iterator[Figure]:
-    """Everything about logs."""
+    """Yield the figures about logs."""
     with server_process("--nodes", "6") as server:
         yield from asyncio.run(_large(server))
         yield from asyncio.run(_live(server))
@@ -110,7 +110,7 @@ async def _live(server: ServerProcess) -> list[Figure]:
 
 
 def _fill(directory: Path, size: int) -> int:
-    """As ranks have printed it: segments that begin with a whole line. The number of lines."""
+    """Write a log as ranks print it, in segments that begin with a whole line. Return the number of lines."""
     directory.mkdir(parents=True, exist_ok=True)
     offset = number = 0
     while offset < size:
@@ -144,7 +144,7 @@ async def _app(profile: Any, start: str) -> AsyncIterator[tuple[LogsPage, Any]]:
 
 
 async def _key(pilot: Any, key: str) -> float:
-    """CPU seconds until every widget has done what the key asks for; never waits for a live log to fall silent."""
+    """Return the CPU seconds until every widget has handled the key. Does not wait for a live log to end."""
     before = time.process_time()
     pilot.app.simulate_key(key)
     await pilot._wait_for_screen()
@@ -152,7 +152,7 @@ async def _key(pilot: Any, key: str) -> float:
 
 
 async def _until(true: Callable[[], bool], patience: float = 60.0) -> float:
-    """Seconds until it is true."""
+    """Wait until `true` returns true, and return the seconds."""
     begin = time.monotonic()
     while not true():
         if time.monotonic() - begin > patience:
@@ -162,7 +162,7 @@ async def _until(true: Callable[[], bool], patience: float = 60.0) -> float:
 
 
 def _resident() -> float:
-    """MiB of this process; what was freed is given back first."""
+    """Return the memory of this process in MiB, after a garbage collection."""
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize() / 2**20

@@ -1,4 +1,4 @@
-"""A program on a terminal of its own, and how long it takes to answer a key."""
+"""A program on a pseudo terminal, and how long it takes to react to a key."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-_SILENCE = 0.04  # seconds without output: the program has said what it has to say
+_SILENCE = 0.04  # after so long without output, the reaction is complete
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Terminal:
-    """Starts a command on a pseudo terminal; keys go in, what is painted is kept."""
+    """Starts a command on a pseudo terminal, sends keys, and keeps its output since the last key."""
 
     def __init__(self, command: Sequence[str], env: dict[str, str], size: tuple[int, int]) -> None:
         self._master, slave = pty.openpty()
@@ -44,7 +44,7 @@ class Terminal:
         self._heard.set()
 
     async def until(self, text: str, patience: float = 60.0) -> float:
-        """Wait until it has painted that since the last `press`; when that was."""
+        """Wait until the text has been painted since the last `press`, and return the time of the last output."""
         async with asyncio.timeout(patience):
             while text.encode() not in self.painted:
                 self._heard.clear()
@@ -52,13 +52,13 @@ class Terminal:
         return self._last
 
     def press(self, keys: str) -> float:
-        """Send keys; when that was."""
+        """Send keys, and return the time."""
         self.painted = b""
         os.write(self._master, keys.encode())
         return time.perf_counter()
 
     async def answered(self, keys: str) -> float:
-        """Seconds from a key to the last thing that is painted because of it."""
+        """Return the seconds from a key to the last output that it causes."""
         began = self.press(keys)
         self._last = 0.0
         await self._next(5.0)
@@ -67,13 +67,13 @@ class Terminal:
         return self._last - began
 
     async def cost(self, keys: str) -> tuple[float, float]:
-        """Seconds from a key to the last thing painted because of it, and CPU seconds of all threads until then."""
+        """Return the seconds from a key to the last output that it causes, and the CPU seconds of all threads."""
         used = self.thread_seconds()
         waited = await self.answered(keys)
         return waited, self.thread_seconds() - used
 
     def thread_seconds(self) -> float:
-        """What living threads have used: finer than `cpu_seconds`, which counts hundredths of a second."""
+        """Return the CPU seconds of live threads, more precisely than `cpu_seconds`, which has hundredths."""
         threads = Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
         return sum(int(each.read_text().split()[0]) for each in threads) / 1e9
 
@@ -87,12 +87,12 @@ class Terminal:
         return True
 
     def cpu_seconds(self) -> float:
-        """What the process has used so far."""
+        """Return the CPU seconds of the process."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS
 
     def memory_bytes(self) -> int:
-        """What it holds."""
+        """Return the resident memory."""
         line = next(
             line
             for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
@@ -101,7 +101,7 @@ class Terminal:
         return int(line.split()[1]) * 1024
 
     async def end(self) -> None:
-        """Hang up; it must go by itself."""
+        """Send SIGTERM, and wait until the program has ended."""
         self.process.send_signal(signal.SIGTERM)
         wait: Callable[[], int] = lambda: self.process.wait(20)  # noqa: E731
         await asyncio.to_thread(wait)

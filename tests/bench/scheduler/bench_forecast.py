@@ -1,9 +1,9 @@
-"""Predicted starts on real traces: learn on the first half, predict in the second, compare with the replay.
+"""Predicted starts on real traces: learn from the first half, predict in the second half, compare with the replay.
 
-Asked about are waiting tasks right after the pass of their submission, those left out for which nodes have been
-promised already (their start is a matter of seconds). They are spread evenly over the tasks of the second half.
-Intervals are taken as they are told: in whole minutes, rounded outward; one without an end holds whatever is later
-than its begin.
+Each question asks for a task that still waits right after the first pass after its submission. Tasks that have been
+promised nodes are left out, because they start within seconds. The questions are spread evenly over the second half.
+Intervals are compared as users see them: in whole minutes, rounded outward. An interval without an end contains every
+time after its start.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _UNHURRIED = Effort(seconds=inf)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was predicted for a task, when it was asked for, and when the task started."""
+    """A prediction, when it was made, when the task really started, and how many seconds the forecast took."""
 
     asked_at: float
     given: Forecast
@@ -54,7 +54,7 @@ class Answer:
 
 
 def answers(name: str) -> list[Answer]:
-    """Of one slice."""
+    """Return the answers of one slice of a trace."""
     nodes, faster = SLICES[name]
     path = TRACES / f"{name}.csv.gz"
     jobs = read(path, gpus_per_node=8, time_scale=faster, flat_priority=True)
@@ -68,7 +68,7 @@ def answers(name: str) -> list[Answer]:
 
 
 def _questions(world: VirtualCluster, jobs: Sequence[Job]) -> Iterator[tuple[Snapshot, int]]:
-    """The cluster as it is when a job of the second half has been left in the queue; replays all jobs."""
+    """Replay all jobs. Yield the cluster whenever a pass leaves a new job of the second half in the queue."""
     late = [job for job in jobs if job.submit >= jobs[-1].submit / 2]
     pending = {job.id: job.submit for job in late[:: max(1, len(late) // 1000)]}
     while len(world.ended) < len(jobs):
@@ -87,7 +87,7 @@ def _unpromised(world: VirtualCluster, task: int) -> bool:
 
 
 def _as_shown(world: VirtualCluster) -> Snapshot:
-    """With what the last pass has decided."""
+    """Return a snapshot that includes the decisions of the last pass."""
     shown = world.cache.snapshot()
     return replace(shown, tasks=tuple(world.simulated_tasks[task.id].task for task in shown.tasks))
 

@@ -1,8 +1,8 @@
 """How well the default policy ranks, packs and keeps priorities, on real traces (tests/testdata/traces).
 
-Yardsticks are figures of a reference simulator on the same traces, node counts and costs (5 s to leave, 60 s to start
-again): EASY backfill with perfect estimates, and the shortest remaining time with perfect knowledge that pays the same
-costs. A policy that closes the gap is at 100 %.
+It is compared with a reference simulator on the same traces, node counts and costs (5 s to stop, 60 s to start again):
+EASY backfill with perfect estimates is 0 %, and a clairvoyant policy of shortest remaining time with the same costs is
+100 % of the gap.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ TRACES = Path(__file__).parents[2] / "testdata" / "traces"
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A trace with its node count at load 0.9 and what others reach on it, hours."""
+    """A trace, its node count at load 0.9, and the results of other policies, in hours."""
 
     name: str
     nodes: int
     easy: float  # mean time in the system
     clairvoyant: float
-    high_wait: float  # mean wait of HIGH under time slices as HAI has them
+    high_wait: float  # mean wait of HIGH under HAI's time slices
     low_wait: float  # mean wait of LOW under EASY
     packed_nodes: int = 0
-    # mean time in the system of the best policy without knowledge, nodes shared
+    # mean time in the system of the best policy that does not know run times, with shared nodes
     packed: float = 0.0
     time_scale: float = 1.0
 

@@ -1,7 +1,7 @@
-"""What passes of the scheduler cost: from cold, and in steady state with ever longer queues.
+"""What scheduling passes cost: the first one, and later ones with growing queues.
 
-Each figure is the least of three runs: other tenants of the host only ever add to what a pass takes (the same loop was
-seen to take 36 and 66 ms within a second).
+Each figure is the least of three runs, because other tenants of the host only add time: the same loop has taken 36 ms
+and 66 ms within one second.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _RUNS = 3
 
 
 def least(settings: Mapping[str, int]) -> Mapping[str, Any]:
-    """Each time at its best."""
+    """Return the least of each time over three runs."""
     runs = [time_passes(settings) for _ in range(_RUNS)]
     return {name: min(run[name] for run in runs) for name in runs[0]}
 

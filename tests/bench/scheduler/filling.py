@@ -1,4 +1,4 @@
-"""Fills a database directly, for benchmarks that need many tasks; the server must not be running."""
+"""Fills a database directly, for benchmarks that need many tasks. The server must not be running."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _USERS = 50
 
 
 def fill(home: Path, tasks: int) -> None:
-    """Insert so many waiting tasks of fifty users."""
+    """Insert this number of waiting tasks, of fifty users."""
     asyncio.run(_fill(f"sqlite:///{home / 'hai.db'}", tasks))
 
 

@@ -1,4 +1,4 @@
-"""How soon a change on the cluster reaches a laptop that watches, also over a slow link, and what watching costs."""
+"""How soon a change on the cluster reaches a watching laptop, also over a slow link, and what watching costs."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tests.support.servers import server_process
 
 FILES, TREE_BYTES = 20_000, int(200e6)
 CHANGES = 30
-PAUSE_SECONDS = 0.4  # some changes come while the server does not look, as it did just before
+PAUSE_SECONDS = 0.4  # so some changes come while the server pauses between two looks
 IDLE_SECONDS = 20.0
-LINK_SECONDS, LINK_BYTES = 0.010, 100e6 / 8  # one way, and in a second
+LINK_SECONDS, LINK_BYTES = 0.010, 100e6 / 8  # seconds in one direction, bytes per second
 
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """A workspace that a daemon keeps the same."""
+    """The two sides of a workspace that a daemon syncs."""
 
     laptop: Path
     cluster: Path
@@ -53,7 +53,7 @@ def _arrivals(what: str, sides: Sides) -> Iterator[Figure]:
 
 
 def latencies(cluster: Path, laptop: Path) -> list[float]:
-    """Seconds from a write on the cluster to the bytes on the laptop: new files, and files that are there."""
+    """Return the seconds from a write on the cluster to the bytes on the laptop, for new and for existing files."""
     found = []
     known = sorted(path.relative_to(cluster) for path in cluster.rglob("*.py"))
     for number in range(CHANGES):
@@ -108,7 +108,7 @@ def link(address: str) -> Iterator[str]:
     async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         host, _, port = address.rpartition(":")
         above = await asyncio.open_connection(host, int(port))
-        with suppress(asyncio.CancelledError):  # the link ends before those who use it
+        with suppress(asyncio.CancelledError):  # the link may end before its connections
             await asyncio.gather(_carry(reader, above[1]), _carry(above[0], writer))
 
     async def serve() -> None:
@@ -129,7 +129,7 @@ def link(address: str) -> Iterator[str]:
 
 
 async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """In order; each piece arrives later, and no more of them than the link takes."""
+    """Pass bytes on in order, with the delay and the rate of the link."""
     loop, free = asyncio.get_running_loop(), 0.0
     while data := await reader.read(1 << 16):
         free = max(free, loop.time()) + len(data) / LINK_BYTES

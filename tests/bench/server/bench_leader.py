@@ -1,4 +1,4 @@
-"""Several servers on PostgreSQL: how long until another leads, and what the fence around writes costs.
+"""Several servers on PostgreSQL: how long until another server leads, and what fencing of writes costs.
 
 Needs HAI_TEST_POSTGRES, as `source scripts/postgres` sets it.
 """
@@ -44,7 +44,7 @@ def figures() -> Iterator[Figure]:
 
 
 async def _fence(server: str) -> tuple[float, float]:
-    """Creates a second without and with the check of the epoch, in turns; medians."""
+    """Return the median rates of creates per second without and with the check of the epoch, measured in turns."""
     async with database(server) as url:
         first = open_store(url)
         await first.open()
@@ -109,7 +109,7 @@ async def _loss(replicas: Replicas, number: signal.Signals) -> float:
         await asyncio.to_thread(leader.listen)
     else:
         os.kill(leader.process.pid, signal.SIGCONT)
-        await asyncio.sleep(1.5)  # it follows by now
+        await asyncio.sleep(1.5)  # now it is a follower
     return took
 
 

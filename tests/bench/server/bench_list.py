@@ -1,4 +1,4 @@
-"""A page of 50 among 100 000 tasks, through the server."""
+"""Pages of 50 tasks among 100 000, through the server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.servers import ServerProcess
 
 
 async def pages(profile: Profile) -> list[float]:
-    """Milliseconds per page: the newest, filtered by state, by user, by name."""
+    """Return the milliseconds of each page: the newest tasks, and tasks filtered by state, by user, by name."""
     times = []
     async with Client(profile) as client:
         for filter in ("", "state:waiting", "user:user7", "name:task77*") * 50:

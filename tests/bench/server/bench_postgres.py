@@ -1,7 +1,7 @@
-"""Durable submissions on PostgreSQL: how many a second, and what each costs the server and the database.
+"""Durable submissions on PostgreSQL: how many per second, and what each costs the server and the database.
 
-The load comes from a process that sends bytes which were made before, for a client of ours costs about what the server
-does, and both share this machine's cores. Needs HAI_TEST_POSTGRES, as `source scripts/postgres` sets it.
+A separate process sends requests that it has serialized before. A usual client would cost as much as the server, and
+both share the cores of this machine. Needs HAI_TEST_POSTGRES, as `source scripts/postgres` sets it.
 
     python -m tests.bench.server.bench_postgres ADDRESS TOKEN CALLERS COUNT      # that process; prints the seconds
 """
@@ -35,12 +35,12 @@ _METHOD = "/hai.v1.TaskService/CreateTask"
 
 
 def figures() -> Iterator[Figure]:
-    """See the module."""
+    """Yield the figures of this module."""
     database = os.environ.get("HAI_TEST_POSTGRES")
     if not database:
         return
     with leading(database) as server:
-        server.submit(COUNT)  # all is warm
+        server.submit(COUNT)  # warm up
         windows = [server.submit(COUNT) for _ in range(WINDOWS)]
     each = statistics.median(w.server for w in windows) / COUNT
     stored = statistics.median(w.database for w in windows) / COUNT
@@ -54,7 +54,7 @@ def figures() -> Iterator[Figure]:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Seconds of a window: on the clock, and of CPU."""
+    """The seconds of one measurement: wall time, and CPU time of server and database."""
 
     wall: float
     server: float
@@ -63,7 +63,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that leads, and whose database is asked for what it costs."""
+    """A leading server, and the process of its database."""
 
     address: str
     token: str
@@ -71,7 +71,7 @@ class Server:
     postmaster: psutil.Process
 
     def submit(self, count: int) -> Window:
-        """So many tasks, each acknowledged."""
+        """Submit `count` tasks, wait until each is acknowledged, and return what that cost."""
         command = [
             sys.executable,
             "-m",
@@ -107,7 +107,7 @@ def leading(database: str) -> Iterator[Server]:
 
 
 async def _postmaster(url: str) -> int:
-    """The parent of all processes of the database."""
+    """Return the process id of the parent of all database processes."""
     connection = await asyncpg.connect(url)
     try:
         pid = await connection.fetchval("SELECT pg_backend_pid()")
@@ -117,9 +117,9 @@ async def _postmaster(url: str) -> int:
 
 
 def _cpu(process: psutil.Process) -> float:
-    """Of the process and its children, those that have ended too."""
+    """Return the CPU seconds of a process and its children, including those that have ended."""
     times = process.cpu_times()
-    seconds = sum(times[:4])  # own, and of children that it has seen end
+    seconds = sum(times[:4])  # own, and of children that have ended
     for child in process.children():
         with suppress(psutil.NoSuchProcess):
             seconds += sum(child.cpu_times()[:2])
@@ -127,12 +127,12 @@ def _cpu(process: psutil.Process) -> float:
 
 
 def _best(windows: list[Window]) -> float:
-    """Other tenants of the machine only ever take away."""
+    """Return the best rate, because other tenants of the machine only reduce it."""
     return max(COUNT / window.wall for window in windows)
 
 
 async def _load(address: str, token: str, callers: int, count: int) -> float:
-    """Seconds until all were acknowledged."""
+    """Return the seconds until all submissions were acknowledged."""
     who, names = (
         (("authorization", f"Bearer {token}"),),
         (f"{os.getpid()}-{n}" for n in range(count)),

@@ -1,4 +1,4 @@
-"""kill -9 of a server with 10 000 unfinished tasks, or 10 000 nodes: how long until it schedules again."""
+"""kill -9 of a server with 10 000 unfinished tasks, or 10 000 nodes: the time until it schedules or answers again."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ NODES = 10_000
 
 
 async def first_pass(profile: Profile) -> None:
-    """Return when the last task in the queue has been given a reason."""
+    """Return when the last task in the queue has a reason for its wait."""
     async with Client(profile) as client:
         while not (await client.tasks.get(TASKS)).waiting.reason:  # noqa: ASYNC110 - as a user would
             await asyncio.sleep(0.01)
 
 
 def _with_nodes(home: Path) -> float:
-    """Seconds from a start until it answers; all nodes are known from the start before it."""
+    """Return the seconds from a start until the server answers. All nodes are known from the start before."""
     server, times = ServerProcess(home, "--nodes", str(NODES)), []
     for _ in range(4):
         began = time.monotonic()

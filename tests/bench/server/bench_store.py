@@ -1,4 +1,4 @@
-"""Figures of the store: durable creates a second, a page among many tasks, reading everything at a restart.
+"""Figures of the store: durable creates per second, a page among many tasks, reading all tasks at a restart.
 
 Run: python tests/bench/server/bench_store.py [--tasks 100000] [--url sqlite:////path]
 """
@@ -26,7 +26,7 @@ CALLERS, TASKS = 32, 100_000
 
 
 def task(n: int, state: TaskState = TaskState.WAITING_INIT) -> Task:
-    """A task as a user would submit it."""
+    """Return a task like those that users submit."""
     spec = TaskSpec(
         name=f"bert-large-{n}",
         spec=ProgramSpec(
@@ -44,7 +44,7 @@ def task(n: int, state: TaskState = TaskState.WAITING_INIT) -> Task:
 
 
 async def create(store: Store, first: int, count: int, callers: int, state: TaskState) -> float:
-    """Creates a second, with so many callers at once, each waiting for its answer."""
+    """Return the creates per second of `callers` concurrent callers, each of which waits for its answers."""
     numbers = iter(range(first, first + count))
 
     async def caller() -> None:
@@ -59,7 +59,7 @@ async def create(store: Store, first: int, count: int, callers: int, state: Task
 
 
 async def page_p50(store: Store, query: TaskQuery) -> float:
-    """Median milliseconds of a page, following tokens through the list."""
+    """Return the median milliseconds of a page, following the page tokens."""
     took = []
     for _ in range(100):
         begin = time.perf_counter()
@@ -88,7 +88,7 @@ async def busy_loop() -> AsyncIterator[None]:
 
 
 async def measure(url: str, tasks: int) -> list[Figure]:
-    """All figures, with so many tasks in the store, 10 000 of them unfinished."""
+    """Return all figures, with this number of tasks in the store, 10 000 of them unfinished."""
     store = open_store(url)
     await store.open()
     await create(store, 0, 10_000, 512, TaskState.WAITING_INIT)
@@ -135,7 +135,7 @@ async def _unfinished(store: Store) -> Figure:
 
 
 def figures() -> list[Figure]:
-    """On a new SQLite file, or on HAI_BENCH_DATABASE."""
+    """Return the figures for a new SQLite file, or for HAI_BENCH_DATABASE."""
     with tempfile.TemporaryDirectory() as folder:
         url = os.environ.get("HAI_BENCH_DATABASE") or f"sqlite:///{Path(folder) / 'bench.db'}"
         return asyncio.run(measure(url, TASKS))

@@ -1,6 +1,6 @@
-"""Durable submissions: SQLite, 32 concurrent clients; the best and the middle of five windows.
+"""Durable submissions with SQLite and 32 concurrent clients: the best and the median of five windows.
 
-Other tenants of the host only ever take away: the same code gave 516 and 1 018 a second within ten minutes.
+Other tenants of the host only reduce the rate: the same code has made 516 and 1 018 per second within ten minutes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def spec(name: str) -> TaskSpec:
 
 
 def submit_for(profile: Profile, clients: int, start: float, name: str) -> int:
-    """Submit from so many clients at once; answers how many were acknowledged within SECONDS from `start`."""
+    """Submit from `clients` clients at once. Return how many tasks were acknowledged within SECONDS from `start`."""
 
     async def one(index: int) -> int:
         done, number = 0, 0
@@ -52,15 +52,15 @@ def submit_for(profile: Profile, clients: int, start: float, name: str) -> int:
 
 
 async def keep_queued(profile: Profile) -> None:
-    """Submission is measured, not the starting of programs."""
+    """Cordon the node, so that programs do not start: only submission is measured."""
     async with Client(profile) as client:
         await client.nodes.cordon("node1", "benchmark")
 
 
 def rate(profile: Profile) -> float:
-    """Acknowledged tasks a second of all clients together."""
+    """Return the acknowledged tasks per second of all clients together."""
     with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
-        list(pool.map(abs, range(PROCESSES)))  # they are started
+        list(pool.map(abs, range(PROCESSES)))  # wait until the processes have started
         start = time.time() + WARM_SECONDS
         jobs = [
             pool.submit(submit_for, profile, CLIENTS // PROCESSES, start, f"p{i}")
@@ -70,7 +70,7 @@ def rate(profile: Profile) -> float:
 
 
 def window() -> float:
-    """Of a server of its own: a user may have 10 000 unfinished tasks."""
+    """Return the rate of a new server, because a user may have at most 10 000 unfinished tasks."""
     with server_process("--nodes", "1") as server:
         asyncio.run(keep_queued(server.profile()))
         return rate(server.profile())

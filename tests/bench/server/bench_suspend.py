@@ -1,4 +1,4 @@
-"""From the request to suspend until the program sees it; what looking costs; how soon an urgent task runs."""
+"""Latency of suspend requests, cost of checking for one, and how soon an urgent task runs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def spec(name: str, priority: int, code: Path) -> TaskSpec:
 
 
 async def printed(client: Client, task_id: int, word: str, run: int = 0) -> float:
-    """The time that the program printed after `word`; waits for it."""
+    """Wait until the program prints `word`, and return the time that it printed after it."""
     async for answer in client.logs.tail(task_id, run=run, follow=True):
         for line in answer.lines:
             if line.text.startswith(word):
@@ -66,7 +66,7 @@ async def running(client: Client, task_id: int, run: int) -> Task:
 
 
 async def suspend_latencies(profile: Profile, code: Path) -> list[float]:
-    """Milliseconds from the call until the program's own clock when it saw the flag."""
+    """Return the milliseconds from the suspend call until the program sees the flag."""
     async with Client(profile) as client:
         task = await client.tasks.create(spec("looking", 10, code))
         found = []
@@ -81,7 +81,7 @@ async def suspend_latencies(profile: Profile, code: Path) -> list[float]:
 
 
 async def urgent_latencies(profile: Profile, looking: Path, first: Path) -> list[float]:
-    """Seconds from submission at HIGH on a full cluster until the first line of the program."""
+    """Return the seconds from submission at HIGH on a full cluster until the first line of the program."""
     async with Client(profile) as client:
         low = [await client.tasks.create(spec(f"low{i}", 0, looking)) for i in range(4)]
         found = []

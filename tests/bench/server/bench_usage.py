@@ -1,7 +1,7 @@
-"""What it costs to keep the use of 10 000 ranks: CPU seconds a minute, of the server and of its database.
+"""What it costs to record the use of 10 000 ranks: CPU seconds per minute, of the server with its database.
 
-Time is played: twenty minutes, then, three hours later, ten more, each of which drops one of the first; tens of minutes
-are made on the way. Run: python -m tests.bench usage
+A manual clock runs for twenty minutes, and, three hours after the start, for ten more. Each of these ten drops one of
+the first minutes. Minutes are summed to tens of minutes meanwhile. Run: python -m tests.bench usage
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _T0 = 1_700_006_400.0
 
 
 class Busy:
-    """A cluster on which every node has a rank: what the loop asks of ledger and cluster."""
+    """A cluster with a rank on every node. It replaces the task manager and the cluster of `Usage`."""
 
     def __init__(self) -> None:
         self._nodes = {f"n{i}": Node(f"n{i}", gpus=8) for i in range(TASKS * RANKS)}
@@ -56,7 +56,7 @@ def _running(id: int) -> Task:
 
 
 def beats(usage: Usage, clock: ManualClock) -> None:
-    """A minute of heartbeats, as the service hands them on."""
+    """Record the heartbeats of one minute, as the service does."""
     for beat in range(BEATS):
         clock.advance(60 / BEATS)
         for task in range(1, TASKS + 1):
@@ -67,7 +67,7 @@ def beats(usage: Usage, clock: ManualClock) -> None:
 
 
 async def minutes(usage: Usage, clock: ManualClock, count: int) -> list[float]:
-    """CPU seconds of each: heartbeats, sums and the write."""
+    """Return the CPU seconds of each minute: heartbeats, sums and the write."""
     spent = []
     for _ in range(count):
         begin = time.process_time()
@@ -112,6 +112,6 @@ def _size(directory: Path) -> int:
 
 
 def figures() -> list[Figure]:
-    """Every figure of this benchmark."""
+    """Return the figures of this benchmark."""
     with tempfile.TemporaryDirectory(prefix="hai-") as directory:
         return asyncio.run(measure(Path(directory)))

@@ -1,8 +1,8 @@
-"""Workspaces side by side with rsync, unison and Syncthing: first push, nothing changed, changes, latency, memory.
+"""Workspaces compared with rsync, unison and Syncthing: first push, no change, changes, latency, memory.
 
-20 000 files of 200 MB (half text, half random), one file of 1 GiB, a save under `watch`, and a push of
-200 000 files for its memory. Runs of all peers alternate, in fresh folders; every result is compared with
-its source byte by byte. Medians of five; HAI_BENCH_REPS says otherwise, HAI_BENCH_SCALE shrinks it all.
+Uses 20 000 files of 200 MB in all (half text, half random), one file of 1 GiB, saves under `watch`, and a push of
+200 000 files for its memory. All peers take turns, in new directories. Each result is compared with its source.
+Figures are medians of five runs. HAI_BENCH_REPS sets another number of runs, and HAI_BENCH_SCALE scales the sizes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Times = dict[str, dict[str, list[float]]]
 
 
 def figures() -> Iterator[Figure]:
-    """All of them; a peer that is missing has none."""
+    """Yield the figures. Peers that are not installed are left out."""
     peers: dict[str, Opener] = {"ours": ours}
     known = (("rsync", rsync), ("unison", unison), ("syncthing", syncthing))
     peers |= {name: peer for name, peer in known if installed(name)}
@@ -58,7 +58,7 @@ def figures() -> Iterator[Figure]:
 
 
 def make_tree(root: Path, files: int, total: int) -> None:
-    """Small files of log-normal size, half of them text."""
+    """Write small files of log-normal size, half of them text."""
     rng = random.Random(1)
     sizes = [rng.lognormvariate(0, 1.0) for _ in range(files)]
     unit = total / sum(sizes)
@@ -88,7 +88,7 @@ def make_tree(root: Path, files: int, total: int) -> None:
 
 
 def make_big(root: Path, size: int) -> None:
-    """One random file."""
+    """Write one random file."""
     rng = random.Random(2)
     root.mkdir()
     with (root / "ckpt.bin").open("wb") as file:
@@ -97,7 +97,7 @@ def make_big(root: Path, size: int) -> None:
 
 
 def change_tree(root: Path, seed: int) -> None:
-    """64 bytes in the middle of a hundred files."""
+    """Insert 64 bytes in the middle of a hundred files."""
     rng = random.Random(seed)
     files = sorted(p for p in root.rglob("*") if p.is_file() and ".hfai" not in p.parts)
     for path in rng.sample(files, min(CHANGED, len(files))):
@@ -106,7 +106,7 @@ def change_tree(root: Path, seed: int) -> None:
 
 
 def change_big(root: Path, seed: int) -> None:
-    """4 KiB inserted near the front."""
+    """Insert 4 KiB near the beginning of the file."""
     path, new = root / "ckpt.bin", root / ".hfai-new"
     with path.open("rb") as old, new.open("wb") as out:
         out.write(old.read(1 << 20) + random.Random(seed).randbytes(4096))
@@ -115,7 +115,7 @@ def change_big(root: Path, seed: int) -> None:
 
 
 def digests(root: Path) -> dict[str, str]:
-    """Every file's."""
+    """Return the digest of every file by path."""
     found = {}
     for folder, names, files in os.walk(root):
         names[:] = [name for name in names if name != ".hfai"]
@@ -134,14 +134,17 @@ def _runs(
     *,
     keep: bool = True,
 ) -> Times:
-    """Wall and CPU seconds by peer and phase. Many files must be kept, or the next run pays for their inodes."""
+    """Return wall and CPU seconds by peer and phase.
+
+    If there are many files, keep them: to reuse freed inodes costs time in the next run (see sync_peers.py).
+    """
     times: Times = {name: {} for name in peers}
     for rep in range(REPS):
         for name, opener in peers.items():
             run = work / f"{pristine.name}-{name}-{rep}"
             source = run / "here"
             shutil.copytree(pristine, source)
-            time.sleep(2.1)  # times of two seconds ago are trusted; a user's files are older, too
+            time.sleep(2.1)  # so that file times are trusted, as with older files of a user
             with opener(source, run) as peer:
                 _phases(peer, source, rep, change, times[name])
             if not keep:
@@ -189,7 +192,7 @@ def _side_by_side(
 
 def _tree_figures(times: Times) -> Iterator[Figure]:
     phases: dict[str, tuple[str, float | None]] = {
-        "first": ("first push", None),  # on loopback: users are on slower links
+        "first": ("first push", None),  # on loopback; users have slower links
         "nothing": ("nothing changed", None),
         "change": ("100 files changed", None),
     }
@@ -197,7 +200,7 @@ def _tree_figures(times: Times) -> Iterator[Figure]:
 
 
 def _big_figures(work: Path, peers: dict[str, Opener]) -> Iterator[Figure]:
-    names = ("ours", "rsync", DURABLE)  # minutes for others
+    names = ("ours", "rsync", DURABLE)  # the others would take minutes
     chosen = {name: peers[name] for name in names if name in peers}
     times = _runs(work, work / "big", chosen, change_big, keep=False)
     phases: dict[str, tuple[str, float | None]] = {
@@ -247,7 +250,7 @@ def _daemon_figures(work: Path) -> Iterator[Figure]:
 
 
 def latencies(source: Path, target: Path) -> list[float]:
-    """Seconds from a save to the bytes on the other side."""
+    """Return the seconds from each save to the bytes on the other side."""
     found = []
     files = sorted(source.rglob("*.py"))
     for number in range(15):
@@ -273,7 +276,7 @@ sys.exit(code)
 
 
 def _memory(work: Path) -> Iterator[Figure]:
-    """Of the client: a first push of many files, and one with nothing to do."""
+    """Yield the client's peak memory in a first push of many files, and in a push without changes."""
     run = work / "many"
     source = run / "here"
     make_tree(source, MANY, MANY * 100)

@@ -1,4 +1,4 @@
-"""What workspaces cost the server: CPU, waiting and memory of pushes and looks. The client here is a plain one."""
+"""What workspaces cost the server: CPU time, latency and memory of pushes and reads. The client is a simple one."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def _of_many_files(server: ServerProcess) -> Figure:
 
 
 def _tree() -> Mapping[str, bytes]:
-    """Half text, half noise, as in the comparison with other tools."""
+    """Return files by path, half text and half random, like those of bench_sync.py."""
     draw, words = random.Random(1), [b"alpha ", b"beta ", b"gamma\n", b"def f(x): ", b"return "]
     text = b"".join(draw.choices(words, k=BYTES // 4))[: BYTES - 8]
     return {
@@ -63,7 +63,7 @@ def _tree() -> Mapping[str, bytes]:
 
 
 async def _cost(server: ServerProcess, do: Callable[[], Awaitable[object]]) -> tuple[float, float]:
-    """Wall and server CPU."""
+    """Return wall seconds, and CPU seconds of the server."""
     process = _process(server)
     began, used = time.perf_counter(), process.cpu_times()
     await do()
@@ -86,7 +86,7 @@ def _process(server: ServerProcess) -> psutil.Process:
 
 
 def _peak(server: ServerProcess) -> float:
-    """The most that it ever had, in MB."""
+    """Return the peak memory in MB."""
     assert server.process is not None
     with open(f"/proc/{server.process.pid}/status") as status:
         line = next(line for line in status if line.startswith("VmHWM"))

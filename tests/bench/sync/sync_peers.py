@@ -1,10 +1,9 @@
-"""Programs that sync a directory over loopback, driven alike: ours, rsync's daemon, unison, lsyncd
-(Syncthing has a module of its own).
+"""Programs that sync a directory over loopback: ours, rsync's daemon, unison, lsyncd. For Syncthing see its module.
 
-A peer that is not installed is left out. Each starts its own processes and ends them; CPU counts those
-of both sides. Directories are fresh for each run and stay until all have ended, a server's home, too: for five
-minutes ext4 looks at each inode that was freed before it takes one (`recently_deleted`), so whoever creates
-20 000 files where as many were removed pays about three times as much.
+A peer that is not installed is left out. Each peer starts and ends its own processes, and CPU times count both sides.
+Each run uses new directories, also for a server's home. They stay until all runs have ended, because for five minutes
+ext4 checks each recently freed inode before it uses one (`recently_deleted`): to create 20 000 files where as many have
+been removed takes about three times as long.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ PROGRAM = str(Path(sys.executable).parent / "haiworkspace")
 
 
 def wait_for(port: int) -> None:
-    """Until somebody listens."""
+    """Wait until a server listens on this port."""
     ends = time.monotonic() + 30
     while time.monotonic() < ends:
         with socket.socket() as client:
@@ -42,7 +41,7 @@ def wait_for(port: int) -> None:
 
 
 def cpu_of(processes: list[int]) -> float:
-    """Seconds of ended children, and of living processes with theirs."""
+    """Return the CPU seconds of ended children, and of these processes with their children."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     total = ended.ru_utime + ended.ru_stime
     for number in processes:
@@ -55,7 +54,7 @@ def cpu_of(processes: list[int]) -> float:
 
 
 class Peer:
-    """One program between two directories. `sync` returns when the other side has everything."""
+    """A program that syncs between two directories. `sync` returns when the other side has everything."""
 
     def __init__(self, name: str, sync: Callable[[], None], target: Path, pids: list[int]) -> None:
         self.name = name
@@ -64,7 +63,7 @@ class Peer:
         self.pids = pids
 
     def timed(self) -> tuple[float, float]:
-        """Wall and CPU seconds of one sync."""
+        """Return wall and CPU seconds of one sync."""
         os.sync()
         began, cpu = time.perf_counter(), cpu_of(self.pids)
         self.sync()
@@ -98,7 +97,7 @@ def ours(source: Path, work: Path, daemon: bool = False) -> Iterator[Peer]:
 
 
 def void(answer: object) -> None:
-    """A command's output is of no interest here."""
+    """Discard the result of a command."""
 
 
 @contextmanager
@@ -196,5 +195,5 @@ def _call(command: list[str], env: dict[str, str] | None = None) -> None:
 
 
 def installed(name: str) -> bool:
-    """Whether a peer can be had here."""
+    """Return whether the program of a peer is installed."""
     return shutil.which(name) is not None

@@ -1,7 +1,7 @@
-"""Syncthing as a peer of the bench: two instances on loopback, one that only sends and one that only receives.
+"""Syncthing as a peer of the benchmark: two instances on loopback, one that only sends and one that only receives.
 
-Its folder is paused until the first sync is asked for, so that a first push is timed from there. It has no command
-that waits: both sides are asked what they lack until that is nothing.
+The sender's folder is paused until the first sync, so that the first push is timed from there. Syncthing has no command
+that waits. Both sides are polled until they report the same state.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Side:
     api: int
 
     def ask(self, path: str, body: Any = None, method: str = "GET") -> Any:
-        """One call of its REST interface."""
+        """Make one call of the REST interface, and return the answer."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.api}/rest/{path}", data, {"X-API-Key": _KEY}, method=method
@@ -60,7 +60,7 @@ class Side:
         return json.loads(told) if told.strip() else None
 
     def state(self) -> dict[str, Any]:
-        """Of the folder; nothing while the instance is not ready to say."""
+        """Return the state of the folder, or an empty dict while the instance is not ready."""
         try:
             return dict(self.ask("db/status?folder=f"))
         except (urllib.error.URLError, ConnectionError):
@@ -109,7 +109,7 @@ def _configure(own: Side, other: Side, kind: str, *, paused: bool) -> None:
 
 
 class _Syncing:
-    """Called for a sync; the first call lets the folder begin, later ones ask for a scan."""
+    """Syncs when called: the first call resumes the folder, later calls request a scan."""
 
     def __init__(self, here: Side, there: Side) -> None:
         self._here, self._there = here, there
@@ -135,7 +135,7 @@ class _Syncing:
         return same and here["localFiles"] > 0 and there["needTotalItems"] == 0
 
     def _same_stats(self) -> bool:
-        """What it says of itself can lag by one exchange."""
+        """Compare all files, because Syncthing's own report can be one exchange late."""
         for folder, names, files in os.walk(self._here.folder):
             names[:] = [name for name in names if not name.startswith(".st")]
             for name in files:
