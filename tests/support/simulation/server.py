@@ -253,7 +253,7 @@ class SimulatedServer:
         self.agent_silence.message_received(key)
 
     async def _confirm(self) -> None:
-        await self.epoch.confirm()
+        await self.epoch.require_leader()
 
     async def _lead(self) -> None:
         """Renew the leadership as server.election.election does, until it is lost."""
