@@ -26,7 +26,6 @@ from haienv.store.layout import (
     METADATA_FILE,
     site_packages,
 )
-from haienv.store.lock_file import Lock, parse_lock
 from haienv.store.records import (
     EnvMetadata,
     Layer,
@@ -36,6 +35,7 @@ from haienv.store.records import (
     to_toml,
 )
 from haienv.store.registry import Environment
+from haienv.store.requirements_lock import Lock, parse_lock
 
 _MAX_RECORD_BYTES = {METADATA_FILE: 256 * 1024, LAYER_FILE: 256 * 1024, LOCK_FILE: 16 * 1024 * 1024}
 _PACKAGES, _PROGRAMS, _OTHERS = "site-packages", "bin", "prefix"

@@ -16,9 +16,9 @@ from haienv.digests import hash_file
 from haienv.errors import EnvError, NotFound, Refused
 from haienv.names import SYSTEM, parse_reference
 from haienv.store.layout import Home
-from haienv.store.lock_file import Lock, Pin, parse_lock
 from haienv.store.records import EnvMetadata, to_toml
 from haienv.store.registry import Environment
+from haienv.store.requirements_lock import Lock, Pin, parse_lock
 
 if TYPE_CHECKING:
     from hai.client.client import Client

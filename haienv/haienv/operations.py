@@ -27,7 +27,6 @@ from haienv.store.access import (
 )
 from haienv.store.history import record_change
 from haienv.store.layout import CURRENT_LINK, LAST_USED_FILE, METADATA_FILE, Home
-from haienv.store.lock_file import Pin, parse_lock
 from haienv.store.records import EnvMetadata, MalformedRecord, parse_metadata, to_toml, utc_now
 from haienv.store.registry import (
     Environment,
@@ -37,6 +36,7 @@ from haienv.store.registry import (
     read_environment,
     read_layer,
 )
+from haienv.store.requirements_lock import Pin, parse_lock
 from haienv.store.transaction import (
     build_directory,
     delete_tree,

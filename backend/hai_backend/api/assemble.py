@@ -95,8 +95,8 @@ from hai_backend.domain.timing import Timing
 from hai_backend.domain.workspace import Pushed
 from hai_backend.environments.haienv import Haienv
 from hai_backend.environments.wheels import Wheels
+from hai_backend.image_registry.client import RegistryClient
 from hai_backend.lifecycle.goodput import Goodput
-from hai_backend.registry.client import RegistryClient
 from hai_backend.scheduler.policy.policy import Policy
 from hai_backend.store.base import Store
 

@@ -10,7 +10,7 @@ import asyncio
 
 from hai_backend.domain.accounts.webhook import Format, origin_of
 from hai_backend.domain.errors import Unavailable
-from hai_backend.registry.proxies import proxy_to
+from hai_backend.image_registry.proxies import proxy_to
 from hai_backend.webhooks.payload import WebhookRequest, find_refusal
 
 SECONDS = 10.0  # for a complete request

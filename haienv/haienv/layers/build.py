@@ -30,7 +30,6 @@ from haienv.layers.pth_links import (
 from haienv.layers.resolve import Resolution, resolve
 from haienv.requirements.requirement_set import RequirementSet, project_directory, project_url
 from haienv.store.layout import LAYER_FILE, LOCK_FILE, Home, site_packages
-from haienv.store.lock_file import Lock, Pin
 from haienv.store.records import (
     MODES,
     Layer,
@@ -41,6 +40,7 @@ from haienv.store.records import (
     to_toml,
     utc_now,
 )
+from haienv.store.requirements_lock import Lock, Pin
 from haienv.store.transaction import publish, replace_text
 from haienv.store.untrusted_io import LOCK_LIMIT_BYTES, RECORD_LIMIT_BYTES, read_text_or_empty
 

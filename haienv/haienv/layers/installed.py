@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from haienv.digests import hash_text
 from haienv.layers.plan import Distribution
-from haienv.store.lock_file import normalize_name
+from haienv.store.requirements_lock import normalize_name
 from haienv.store.untrusted_io import LOCK_LIMIT_BYTES, Unreadable, list_entries, read_text
 
 _INFO = re.compile(r"([A-Za-z0-9][\w.]*)-([\w.+!]+)(?:-py\d[\d.]*)?\.(dist|egg)-info")

@@ -14,8 +14,8 @@ from haienv.errors import Broken
 from haienv.layers.installed import list_dist_infos, read_versions
 from haienv.layers.pth_links import HAIENV_FILES
 from haienv.store.layout import LOCK_FILE
-from haienv.store.lock_file import parse_lock
 from haienv.store.registry import Environment
+from haienv.store.requirements_lock import parse_lock
 from haienv.store.untrusted_io import LOCK_LIMIT_BYTES, Unreadable, read_text, read_text_or_empty
 
 

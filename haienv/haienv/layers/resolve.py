@@ -11,7 +11,7 @@ from haienv.backends.uv import ResolverFiles, Uv
 from haienv.layers.base import Base
 from haienv.layers.installed import is_not_from_index, list_dist_infos, read_metadata
 from haienv.requirements.requirement_set import parse_requirement, project_url
-from haienv.store.lock_file import Pin, normalize_name, parse_pins
+from haienv.store.requirements_lock import Pin, normalize_name, parse_pins
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement

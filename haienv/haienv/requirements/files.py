@@ -19,14 +19,14 @@ from haienv.requirements.requirement_set import (
     parse_requirement,
     project_directory,
 )
-from haienv.store.lock_file import (
+from haienv.store.records import path_fault
+from haienv.store.requirements_lock import (
     is_newer_format,
     normalize_name,
     parse_lock,
     parse_pins,
     split_logical_lines,
 )
-from haienv.store.records import path_fault
 
 _CONDA_PIN = re.compile(r"(?:[\w-]+::)?([A-Za-z0-9._-]+)\s*(.*)")
 _NOT_ON_INDEXES = ("pip", "python")

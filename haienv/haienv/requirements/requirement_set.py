@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from haienv.errors import UsageError
-from haienv.store.lock_file import Lock, normalize_name
+from haienv.store.requirements_lock import Lock, normalize_name
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement

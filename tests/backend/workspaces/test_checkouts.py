@@ -11,7 +11,8 @@ from hai.client.errors import Conflict, Invalid, NotFound
 from hai.v1.task_pb2 import Task, TaskOutcome, TaskState
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from hai_backend.domain import errors
-from hai_backend.workspaces import checkouts, garbage
+from hai_backend.workspaces import checkouts
+from hai_backend.workspaces import garbage_collection as garbage
 from hai_backend.workspaces.files import WorkspaceFiles, make_directories
 from tests.backend.workspaces.test_crashes import push
 from tests.support.deployment import pod_deployment

@@ -20,7 +20,8 @@ import pytest
 from blake3 import blake3
 
 from hai_backend.domain.workspace import Chunk, Entry, EntryKind
-from hai_backend.workspaces import checkouts, garbage, read, restore
+from hai_backend.workspaces import checkouts, read, restore
+from hai_backend.workspaces import garbage_collection as garbage
 from hai_backend.workspaces.contents import closing_descriptor
 from hai_backend.workspaces.files import WorkspaceFiles, make_directories
 from hai_backend.workspaces.push import apply

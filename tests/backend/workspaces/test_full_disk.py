@@ -15,7 +15,8 @@ from hai.client.client import Client
 from hai.client.errors import LimitReached
 from hai.client.taskfile.spec import read_spec
 from hai.host.disk_reserve import RESERVE_BYTES, DiskReserve, DiskSpace, disk_space
-from hai_backend.workspaces import checkouts, garbage
+from hai_backend.workspaces import checkouts
+from hai_backend.workspaces import garbage_collection as garbage
 from hai_backend.workspaces.files import WorkspaceFiles, make_directories
 from hai_backend.workspaces.push import apply
 from hai_backend.workspaces.push.staging import Author

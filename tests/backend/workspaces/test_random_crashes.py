@@ -15,7 +15,8 @@ import pytest
 from blake3 import blake3
 
 from hai_backend.domain.workspace import Chunk, Entry, EntryKind
-from hai_backend.workspaces import checkouts, garbage, read
+from hai_backend.workspaces import checkouts, read
+from hai_backend.workspaces import garbage_collection as garbage
 from hai_backend.workspaces import restore as restoring
 from hai_backend.workspaces.contents import closing_descriptor
 from hai_backend.workspaces.files import WorkspaceFiles, make_directories

@@ -18,7 +18,8 @@ from hai.client.errors import Conflict, Invalid, NotFound, Unreachable
 from hai.v1.task_pb2 import TaskState
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from hai_backend.domain.workspace import EntryKind
-from hai_backend.workspaces import garbage, index, tags
+from hai_backend.workspaces import garbage_collection as garbage
+from hai_backend.workspaces import index, tags
 from hai_backend.workspaces.files import WorkspaceFiles, make_directories
 from hai_backend.workspaces.index import Index
 from tests.backend.workspaces.test_crashes import push, read_revision

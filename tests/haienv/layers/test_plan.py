@@ -17,7 +17,7 @@ from haienv.layers.plan import (
     plan_steps,
     select_changes,
 )
-from haienv.store.lock_file import Lock, normalize_name, parse_lock, parse_pin, parse_pins
+from haienv.store.requirements_lock import Lock, normalize_name, parse_lock, parse_pin, parse_pins
 
 NAMES = st.sampled_from("abcde")
 VERSIONS = st.dictionaries(NAMES, st.sampled_from(["1", "2", "3"]))

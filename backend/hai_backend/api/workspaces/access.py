@@ -21,7 +21,7 @@ from hai_backend.domain.formatting import format_list
 from hai_backend.domain.task import Task
 from hai_backend.domain.workspace import Workspace, parse_reference
 from hai_backend.store.base import AuditRow
-from hai_backend.workspaces import garbage
+from hai_backend.workspaces import garbage_collection as garbage
 from hai_backend.workspaces.leases import WorkspaceLeases
 from hai_backend.workspaces.registry import Key, OpenWorkspace, WorkspaceRegistry
 

@@ -20,6 +20,7 @@ from typing import Any, Protocol, TypeVar
 
 import structlog
 
+from hai_backend.kube_cache.source import Body, Page
 from hai_backend.launch.kubernetes.errors import (
     ApiError,
     Conflict,
@@ -27,7 +28,6 @@ from hai_backend.launch.kubernetes.errors import (
     Unavailable,
     error_from,
 )
-from hai_backend.watch.source import Body, Page
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from hai_backend.domain.errors import Invalid
+from hai_backend.kube_cache.source import Body
 from hai_backend.launch.base import RankKey, RankLaunch
 from hai_backend.launch.kubernetes.api import Api
 from hai_backend.launch.kubernetes.errors import (
@@ -32,7 +33,6 @@ from hai_backend.launch.manifests.names import (
 from hai_backend.launch.manifests.objects import objects, owner
 from hai_backend.launch.manifests.settings import ClusterSettings
 from hai_backend.launch.request import RunRequest
-from hai_backend.watch.source import Body
 
 _UNPROCESSABLE = 422  # the response if the labels of the object are not the expected ones
 

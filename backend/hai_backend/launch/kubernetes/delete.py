@@ -7,6 +7,7 @@ from typing import Any
 
 import structlog
 
+from hai_backend.kube_cache.source import Body, Broken, Expired
 from hai_backend.launch.base import RankKey
 from hai_backend.launch.kubernetes.api import Api
 from hai_backend.launch.kubernetes.errors import ApiError, NotFound, Rejected, Throttled
@@ -15,7 +16,6 @@ from hai_backend.launch.kubernetes.ranks import DeletePod, Run
 from hai_backend.launch.kubernetes.watches import labels_text
 from hai_backend.launch.manifests.names import RUN, TASK, is_ours, owner_name, pod_name, run_labels
 from hai_backend.launch.manifests.settings import ClusterSettings
-from hai_backend.watch.source import Body, Broken, Expired
 
 log = structlog.get_logger(__name__)
 _PREEMPTED: Body = {

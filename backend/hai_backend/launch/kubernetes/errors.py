@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hai_backend.watch.source import Broken, Expired
+from hai_backend.kube_cache.source import Broken, Expired
 
 
 class ApiError(Exception):

@@ -12,8 +12,8 @@ from decimal import Decimal
 from math import ceil
 
 from hai_backend.domain.node import Node
-from hai_backend.watch.nodes import ObservedNode, quantity
-from hai_backend.watch.source import Body
+from hai_backend.kube_cache.nodes import ObservedNode, quantity
+from hai_backend.kube_cache.source import Body
 
 _FINISHED_PHASES = ("Succeeded", "Failed")
 _GIB = 1 << 30

@@ -12,6 +12,9 @@ import structlog
 
 from hai.client.connection.cancellation import error_of
 from hai_backend.domain.errors import Unavailable
+from hai_backend.kube_cache.cache import Change
+from hai_backend.kube_cache.nodes import ObservedNode
+from hai_backend.kube_cache.source import ADDED, MODIFIED, Body
 from hai_backend.launch.base import (
     KillRequest,
     LauncherEvent,
@@ -32,9 +35,6 @@ from hai_backend.launch.kubernetes.pods import ObservedPod
 from hai_backend.launch.kubernetes.ranks import Action, DeleteOwner, DeletePod, Ranks, Report, Run
 from hai_backend.launch.kubernetes.watches import ClusterWatches, PodWarning
 from hai_backend.launch.manifests.settings import ClusterSettings
-from hai_backend.watch.cache import Change
-from hai_backend.watch.nodes import ObservedNode
-from hai_backend.watch.source import ADDED, MODIFIED, Body
 
 log = structlog.get_logger(__name__)
 _BATCH_SECONDS = 0.2  # changes of nodes within this time are reported together

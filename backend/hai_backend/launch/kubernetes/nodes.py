@@ -18,8 +18,8 @@ from hai_backend.domain.timing import (
     FORCED_DELETE_SECONDS,
     KUBELET_SETTLE_SECONDS,
 )
+from hai_backend.kube_cache.nodes import ObservedNode
 from hai_backend.launch.kubernetes.foreign_pods import ForeignUsage, NodeReserve
-from hai_backend.watch.nodes import ObservedNode
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from hai_backend.watch.source import Body
+from hai_backend.kube_cache.source import Body
 
 
 class CauseKind(Enum):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from hai_backend.kube_cache.source import Body
 from hai_backend.launch.base import RankKey
 from hai_backend.launch.kubernetes.pod_failures import Cause, cause_of
 from hai_backend.launch.manifests.names import FENCE_AFTER, key_of
-from hai_backend.watch.source import Body
 
 _FINISHED_PHASES = ("Succeeded", "Failed")
 

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from hai_backend.kube_cache.nodes import ObservedNode
 from hai_backend.launch.base import (
     KillRequest,
     LauncherEvent,
@@ -22,7 +23,6 @@ from hai_backend.launch.base import (
 from hai_backend.launch.kubernetes.nodes import Nodes, Timeouts
 from hai_backend.launch.kubernetes.pod_failures import Cause, CauseKind
 from hai_backend.launch.kubernetes.pods import ObservedPod
-from hai_backend.watch.nodes import ObservedNode
 
 _FORCE_RETRY_SECONDS = 10.0
 _FORCED = "somebody deleted its pod by force; its program may run on"

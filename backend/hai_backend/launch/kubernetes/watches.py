@@ -10,6 +10,10 @@ from typing import Any
 
 import structlog
 
+from hai_backend.kube_cache.cache import Change, ObjectCache
+from hai_backend.kube_cache.nodes import NodeRules, ObservedNode, read_node
+from hai_backend.kube_cache.reflector import Pace, Reflector
+from hai_backend.kube_cache.source import Body
 from hai_backend.launch.kubernetes.api import ANY_POD, Api, ApiSource
 from hai_backend.launch.kubernetes.errors import Rejected
 from hai_backend.launch.kubernetes.foreign_pods import ForeignPod, read_foreign
@@ -18,10 +22,6 @@ from hai_backend.launch.kubernetes.pod_failures import Cause, cause_of_event
 from hai_backend.launch.kubernetes.pods import ObservedPod, read_pod
 from hai_backend.launch.manifests.names import installation_labels
 from hai_backend.launch.manifests.settings import ClusterSettings
-from hai_backend.watch.cache import Change, ObjectCache
-from hai_backend.watch.nodes import NodeRules, ObservedNode, read_node
-from hai_backend.watch.reflector import Pace, Reflector
-from hai_backend.watch.source import Body
 
 log = structlog.get_logger(__name__)
 PodWarning = tuple[str, Cause | None]  # the uid of the pod, and the cause that the Event reports

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from hai_backend.domain.errors import Conflict
 from hai_backend.domain.workspace import Chunk, Entry, EntryKind, Revision, folder_of
-from hai_backend.workspaces import garbage
+from hai_backend.workspaces import garbage_collection as garbage
 from hai_backend.workspaces.chunks import chunks
 from hai_backend.workspaces.chunks.assembly import Assembly
 from hai_backend.workspaces.chunks.sources import Sources, partial_name

@@ -113,7 +113,7 @@ def _without_packages(
         project_directory,
         remove_requirements,
     )
-    from haienv.store.lock_file import normalize_name
+    from haienv.store.requirements_lock import normalize_name
 
     requested = group_by_name(request.requirements)
     projects = find_editable_projects(environment.sites[0])

@@ -21,8 +21,8 @@ from haienv.cli.view import environment_document
 from haienv.errors import Refused, UsageError
 from haienv.names import check_name, parse_reference
 from haienv.store.layout import Home
-from haienv.store.lock_file import Lock
 from haienv.store.records import VISIBILITIES, Config, EnvMetadata
+from haienv.store.requirements_lock import Lock
 
 if TYPE_CHECKING:
     from hai.v1.environment_pb2 import Environment as Remote

@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from hai_backend.kube_cache.source import Expired
 from hai_backend.launch.kubernetes.api import Answer, Api, Call
 from hai_backend.launch.kubernetes.errors import (
     AlreadyExists,
@@ -21,7 +22,6 @@ from hai_backend.launch.kubernetes.errors import (
 )
 from hai_backend.launch.kubernetes.official_client import OfficialTransport
 from hai_backend.testing.kube import FakeCluster
-from hai_backend.watch.source import Expired
 from tests.support.virtual_time import run_virtually
 
 GOOD = Answer(200, b'{"metadata": {"uid": "u"}}')

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from hai_backend.domain.node import Node
+from hai_backend.kube_cache.nodes import ObservedNode
 from hai_backend.launch.base import LaunchFailed, NodeList
 from hai_backend.launch.kubernetes.foreign_pods import (
     ForeignPod,
@@ -21,7 +22,6 @@ from hai_backend.launch.kubernetes.foreign_pods import (
 from hai_backend.launch.request import RankResources
 from hai_backend.testing.kube import Answer
 from hai_backend.testing.kube.body import Body
-from hai_backend.watch.nodes import ObservedNode
 
 from .stage import OPTIONS, There, Watched, rank, story, there
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from hai_backend.kube_cache.source import Body
 from hai_backend.launch.base import RankKey
 from hai_backend.launch.kubernetes.pods import read_pod
 from hai_backend.launch.manifests.names import FENCE_AFTER
-from hai_backend.watch.source import Body
 
 MANIFESTS = Path(__file__).parents[3] / "testdata" / "manifests"
 

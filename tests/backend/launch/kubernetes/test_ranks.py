@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hai_backend.domain.node import Node, NodeState
+from hai_backend.kube_cache.nodes import ObservedNode
 from hai_backend.launch.base import (
     KillRequest,
     LaunchFailed,
@@ -21,7 +22,6 @@ from hai_backend.launch.kubernetes.nodes import Nodes, Timeouts
 from hai_backend.launch.kubernetes.pod_failures import Cause, CauseKind
 from hai_backend.launch.kubernetes.pods import ObservedPod
 from hai_backend.launch.kubernetes.ranks import Action, DeleteOwner, DeletePod, Ranks, Report
-from hai_backend.watch.nodes import ObservedNode
 
 KEY = RankKey(7, 1, 0)
 TIMEOUTS = Timeouts(

@@ -12,7 +12,7 @@ from blake3 import blake3
 
 from hai_backend.domain.errors import Conflict, Invalid
 from hai_backend.domain.workspace import Chunk, Entry, EntryKind
-from hai_backend.workspaces import garbage
+from hai_backend.workspaces import garbage_collection as garbage
 from hai_backend.workspaces.chunks import assembly, chunks
 from hai_backend.workspaces.files import WorkspaceFiles, make_directories, now_ns
 from hai_backend.workspaces.push import apply

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hai_backend.domain.node import Node
-from hai_backend.watch.nodes import NodeRules, ObservedNode, quantity, read_node
+from hai_backend.kube_cache.nodes import NodeRules, ObservedNode, quantity, read_node
 
 RULES = NodeRules(
     topology=("site/leaf", "site/room"),

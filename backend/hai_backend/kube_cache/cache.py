@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from hai_backend.watch.source import DELETED, Body
+from hai_backend.kube_cache.source import DELETED, Body
 
 T = TypeVar("T")
 

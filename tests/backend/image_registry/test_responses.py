@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hai_backend.registry.responses import Challenge, parse_challenge
+from hai_backend.image_registry.responses import Challenge, parse_challenge
 
 HARBOR = (
     'Bearer realm="https://r.example/service/token",service="harbor-registry",'

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from hai_backend.domain.node import Node
-from hai_backend.watch.source import Body
+from hai_backend.kube_cache.source import Body
 
 _DEFAULT_GROUP = "default"
 _CONDITION_TAINTS = "node.kubernetes.io/"  # taints that Kubernetes sets for conditions and cordons

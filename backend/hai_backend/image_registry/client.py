@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from hai_backend.domain.catalog.image import ImageReference, Registry
-from hai_backend.registry.responses import read_json, unavailable
+from hai_backend.image_registry.responses import read_json, unavailable
 
 if TYPE_CHECKING:
-    from hai_backend.registry.http import RegistrySession
+    from hai_backend.image_registry.http import RegistrySession
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
@@ -58,7 +58,7 @@ class RegistryClient:
     ) -> AsyncIterator[RegistrySession]:
         import aiohttp
 
-        from hai_backend.registry.http import RegistrySession
+        from hai_backend.image_registry.http import RegistrySession
 
         try:
             async with asyncio.timeout(self._seconds), aiohttp.ClientSession() as session:

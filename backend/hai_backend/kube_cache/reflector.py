@@ -16,8 +16,8 @@ from typing import Generic, TypeVar
 import structlog
 
 from hai.client.connection.cancellation import cancelled_only_from_outside
-from hai_backend.watch.cache import CachedObject, Change, ObjectCache
-from hai_backend.watch.source import BOOKMARK, Body, Broken, Expired, Source
+from hai_backend.kube_cache.cache import CachedObject, Change, ObjectCache
+from hai_backend.kube_cache.source import BOOKMARK, Body, Broken, Expired, Source
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")

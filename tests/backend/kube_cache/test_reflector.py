@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from hai_backend.watch.cache import Change, ObjectCache
-from hai_backend.watch.reflector import Pace, Reflector
-from hai_backend.watch.source import Body, Broken, Expired, Page
+from hai_backend.kube_cache.cache import Change, ObjectCache
+from hai_backend.kube_cache.reflector import Pace, Reflector
+from hai_backend.kube_cache.source import Body, Broken, Expired, Page
 from tests.support.virtual_time import run_virtually
 
 Step = tuple[str, Body] | BaseException | float

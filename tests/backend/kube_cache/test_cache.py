@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_backend.watch.cache import Change, ObjectCache
+from hai_backend.kube_cache.cache import Change, ObjectCache
 
 Body = dict[str, Any]
 Event = tuple[str, Body]

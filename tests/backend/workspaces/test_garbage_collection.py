@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hai_backend.workspaces import garbage, tags
+from hai_backend.workspaces import garbage_collection as garbage
+from hai_backend.workspaces import tags
 from hai_backend.workspaces.files import WorkspaceFiles, make_directories
 from hai_backend.workspaces.push.staging import PROGRAMS, Author
 from hai_backend.workspaces.storage import tree_scan

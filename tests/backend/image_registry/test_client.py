@@ -13,8 +13,8 @@ from aiohttp import web
 
 from hai_backend.domain.catalog.image import ImageReference, Registry, full_reference
 from hai_backend.domain.errors import Denied, HaiError, NotFound, Unavailable
-from hai_backend.registry.client import RegistryClient
-from hai_backend.registry.proxies import proxy_to
+from hai_backend.image_registry.client import RegistryClient
+from hai_backend.image_registry.proxies import proxy_to
 
 DIGEST = "sha256:" + "a" * 64
 PASSWORD = "hunter2"

@@ -15,8 +15,8 @@ import aiohttp
 
 from hai_backend.domain.catalog.image import ImageReference, Registry, repository_path
 from hai_backend.domain.errors import Denied, NotFound
-from hai_backend.registry.proxies import proxy_to
-from hai_backend.registry.responses import Challenge, parse_challenge, read_json, unavailable
+from hai_backend.image_registry.proxies import proxy_to
+from hai_backend.image_registry.responses import Challenge, parse_challenge, read_json, unavailable
 
 _TOKEN = re.compile(r"[!-~]+")
 _MAX_BODY_BYTES = 4 * 1024 * 1024
