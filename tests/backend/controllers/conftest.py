@@ -1,4 +1,4 @@
-"""A world of two nodes per test."""
+"""A fixture with the controllers and a cluster of two nodes for each test."""
 
 from __future__ import annotations
 

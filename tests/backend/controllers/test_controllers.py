@@ -1,4 +1,4 @@
-"""Scheduling, launching and adoption together, over a fake launcher."""
+"""Scheduling, launching and recovery together, with a fake launcher."""
 
 from __future__ import annotations
 
@@ -86,12 +86,12 @@ async def test_after_a_restart_ranks_are_adopted_relaunched_or_reported(
     run = again.task_manager.unfinished()[lost].run
     assert run is not None
     assert run.stop_code & StopCode.NODE_FAILURE
-    assert set(again.launcher.ranks) == {RankKey(alive, 1, 0)}  # the unknown one was ended
+    assert set(again.launcher.ranks) == {RankKey(alive, 1, 0)}  # the rank without a task was killed
     await again.stop()
 
 
 class Odd(MemoryStore):
-    """Refuses what becomes of one task."""
+    """A store that fails to write one task while it waits."""
 
     async def save_task(self, task: Task, *more: Any) -> Task | None:
         if task.spec.name == "odd" and task.waiting:
@@ -118,7 +118,7 @@ async def test_one_odd_run_keeps_no_other_from_being_adopted() -> None:
 
 
 class Slow(FakeLauncher):
-    """Ranks that are killed leave when they like."""
+    """A launcher whose killed ranks end only when the test terminates them."""
 
     async def kill(self, request: KillRequest) -> None: ...
 
@@ -126,7 +126,7 @@ class Slow(FakeLauncher):
 async def test_what_no_task_wants_is_gone_before_anything_is_placed(
     world: ControllerHarness,
 ) -> None:
-    """As after a restore: a run that the store does not know may be on any node, and be of the next number."""
+    """After a restore, ranks of an unknown run may be on any node, and the run may have the next number of a task."""
     alive = await running(world, "alive", nodes=1)
     unknown = {RankKey(alive, 2, 0), RankKey(777, 1, 0)}
     again = ControllerHarness(
@@ -148,7 +148,7 @@ async def test_where_all_is_wanted_nothing_waits(world: ControllerHarness) -> No
 
 
 async def test_a_database_that_knows_no_task_ends_nothing() -> None:
-    """It is another one than the one whose tasks run: its disk is not there, say."""
+    """It is probably the wrong database, for example because its disk is not mounted."""
     runs = {RankKey(7, 1, 0): None}
     async with default_store() as empty:
         world = ControllerHarness(empty, FakeLauncher([Node("n0")], runs))
@@ -175,7 +175,7 @@ async def test_after_a_restart_the_launcher_hears_what_may_run_unseen(
 
 
 class Remembering(FakeLauncher):
-    """What it was asked to kill, and whether that may run."""
+    """A launcher that records which ranks it killed, and whether their programs may have run."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         super().__init__(nodes)

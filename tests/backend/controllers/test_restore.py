@@ -1,4 +1,4 @@
-"""A server that is started with an older database, beside what it does not know."""
+"""A server starts with an older database, while ranks and files of later tasks exist."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.servers import running_server
 
 
 class Slow(FakeLauncher):
-    """Ranks that are killed leave when they like."""
+    """A launcher whose killed ranks end only when the test terminates them."""
 
     async def kill(self, request: KillRequest) -> None: ...
 
@@ -28,7 +28,7 @@ async def test_scheduling_begins_when_what_no_task_wants_is_gone(tmp_path: Path)
     async with running_server(tmp_path, launcher=slow, database=store) as server:
         leader = server.app.leader
         assert leader is not None
-        for _ in range(1000):  # a pass would come at once
+        for _ in range(1000):  # without the wait, a pass would run at once
             await asyncio.sleep(0)
         assert not (await leader.scheduling.snapshot()).nodes
         slow.terminate(unknown)

@@ -1,4 +1,4 @@
-"""The chart, rendered by Helm itself."""
+"""Fixtures that render the chart with Helm."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEAST: Body = {"image": {"repository": "example/hai"}, "postgresql": {"enabled":
 
 
 class Refused(Exception):
-    """What Helm says against the values."""
+    """The error message of Helm for invalid values."""
 
 
 def run_helm(*arguments: str, given: str = "") -> str:
@@ -59,6 +59,6 @@ def render(helm: Callable[..., str]) -> Render:
 
 
 def one(manifests: list[Body], kind: str, name: str = "hai") -> Body:
-    """The object of that kind and name."""
+    """Return the object of this kind and name."""
     (found,) = [m for m in manifests if m["kind"] == kind and m["metadata"]["name"] == name]
     return found

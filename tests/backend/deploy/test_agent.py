@@ -1,4 +1,4 @@
-"""The agent's directory runs where nothing is but itself and a shell."""
+"""The directory of the agent works in images that contain only a shell."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def alone(*command: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run with no variable at all."""
+    """Run a command without environment variables."""
     return subprocess.run(command, env={}, capture_output=True, text=True, check=False)
 
 

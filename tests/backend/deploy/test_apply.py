@@ -1,4 +1,4 @@
-"""kubectl and the API server take what the chart renders: all of it, twice, and away again."""
+"""kubectl applies all manifests of the chart, applies them again without a change, and deletes them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def test_manifests_are_applied_and_deleted(
 
     manifests = [body for body in render(**values) if body["apiVersion"] not in FOREIGN]
     for body in manifests:
-        if body["metadata"].get("namespace") == "lab":  # rendered for it; here is another
+        # the release namespace does not exist in this cluster
+        if body["metadata"].get("namespace") == "lab":
             body["metadata"]["namespace"] = "default"
     manifests.sort(key=lambda body: body["kind"] != "Namespace")
     said = kubectl("apply", manifests).splitlines()

@@ -1,4 +1,4 @@
-"""What the chart renders: valid for the API, safe, and settings that the server takes."""
+"""The manifests of the chart are valid and secure, and contain settings that the server accepts."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def server(manifests: list[Body]) -> Body:
 
 
 def checked(body: Body) -> None:
-    """By the models of the official client, which forbid fields that the API has not. Raises ValueError."""
+    """Validate an object with the models of the official client, which forbid unknown fields. Raises ValueError."""
     model = getattr(client, f"V1{body['kind']}")
     model.model_validate(body)
 
@@ -364,7 +364,8 @@ def test_others_are_told_whether_the_servers_speak_tls(
     assert one(made, "Service", "hai")["spec"]["ports"][0].get("appProtocol") == protocol
     notes = one(made, "Ingress", "hai")["metadata"]["annotations"]
     assert notes["nginx.ingress.kubernetes.io/backend-protocol"] == backend
-    assert notes["nginx.ingress.kubernetes.io/proxy-body-size"] == "0"  # pushes of any length
+    # no limit for the size of pushes
+    assert notes["nginx.ingress.kubernetes.io/proxy-body-size"] == "0"
 
 
 def test_the_key_of_run_tokens_is_long_enough(render: Render) -> None:
@@ -436,7 +437,7 @@ def test_selectors_find_their_pods(render: Render) -> None:
 
 
 def test_one_server_has_no_disruption_budget(render: Render) -> None:
-    """It would keep its node from being drained for ever."""
+    """With a budget, the node of a single server could never be drained."""
     alone = render(replicas=1)
     assert not [m for m in alone if m["kind"] == "PodDisruptionBudget"]
     assert [m for m in render(replicas=2) if m["kind"] == "PodDisruptionBudget"]

@@ -1,4 +1,4 @@
-"""The Dockerfile, the compose file and the probe: what can be checked of them without a container runtime."""
+"""The Dockerfile, the compose file and the health probe, as far as tests need no container runtime."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def health(*arguments: str) -> int:
 async def test_the_probe_tells_who_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import asyncio
 
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # as docker sets it in its containers
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # as Docker sets it in containers
     async with running_server(tmp_path / "home", nodes=1) as server:
         address = server.profile.server
         assert await asyncio.to_thread(health, address) == 0

@@ -1,4 +1,4 @@
-"""Alerts and dashboard ask for metrics, labels and values that servers have."""
+"""The alert rules and the dashboard use only metrics, labels and values that servers export."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ VALUES = {
 
 
 def series() -> Iterator[tuple[str, frozenset[str]]]:
-    """Names of series, with their labels."""
+    """Yield the names of all series with their labels."""
     metrics = Metrics()
     for metric in vars(metrics.registry)["_names_to_collectors"].values():
         labels = frozenset(metric._labelnames)

@@ -1,4 +1,4 @@
-"""The rights in the chart are what the launcher does in a cluster, no more and no less."""
+"""The chart grants exactly the rights that the launcher needs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.virtual_time import LoopTimers, run_virtually
 
 from .conftest import Render, one
 
-Right = tuple[str, str, str]  # group, resource with its part, verb
+Right = tuple[str, str, str]  # API group, resource with subresource, verb
 
 SETTINGS = ClusterSettings(
     namespace="default",
@@ -41,7 +41,7 @@ RUN = RunRequest(
 
 
 class Noting:
-    """Implements Transport: passes everything on, and keeps what right each call needs."""
+    """A Transport that forwards all calls, and records the right that each call needs."""
 
     def __init__(self, cluster: FakeCluster) -> None:
         self._cluster = cluster
@@ -68,7 +68,7 @@ class Noting:
 
 
 async def _a_life(noting: Noting, cluster: FakeCluster) -> None:
-    """A run is made while answers to its creation are lost, is preempted, and is cleaned away."""
+    """Create a run while responses are lost, preempt it, and wait until its objects are deleted."""
     options = Options(relist_seconds=30.0, evict=True)
     launcher = KubernetesLauncher(noting, SETTINGS, options, Random(1))
     events = launcher.events()

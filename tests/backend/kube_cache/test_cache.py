@@ -1,4 +1,4 @@
-"""Whatever a stream does to the truth, a list at the end brings it back."""
+"""The cache is correct after a list, even if events of the watch were lost, repeated or reordered before."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_what_is_newer_than_a_list_stays() -> None:
 
 @dataclass
 class World:
-    """What really happens to a few objects, as events in order."""
+    """The real objects of a cluster, and the events in order that led to them."""
 
     now: dict[str, Body]
     events: list[Event]
@@ -128,7 +128,7 @@ STEPS = st.lists(
 
 
 def happen(steps: list[tuple[str, str]]) -> World:
-    """An object that is gone never comes back: its uid is its own."""
+    """Apply random steps to an empty cluster. A deleted object never returns, because each object has its own uid."""
     now: dict[str, Body] = {}
     events: list[Event] = []
     ended: set[str] = set()
@@ -185,7 +185,7 @@ def test_lists_and_events_may_overtake_one_another(
 
 
 def replayed(changes: list[Change[str]]) -> dict[str, str]:
-    """Changes told one after the other are a true story: each begins where the one before it ended."""
+    """Return the objects after these changes. Each change must begin with the result of the previous one."""
     told: dict[str, str] = {}
     for change in changes:
         assert told.get(change.uid) == change.before

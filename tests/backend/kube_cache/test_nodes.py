@@ -1,4 +1,4 @@
-"""What is read of a Kubernetes node."""
+"""Kubernetes nodes are converted to nodes of the platform."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A picture is kept true whatever its source does."""
+"""A reflector keeps its cache correct when its source fails, is silent or ends streams."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def body(uid: str, version: int) -> Body:
 
 
 class Script:
-    """Lists in order (the last one again and again), and streams in order, then silent ones."""
+    """A source that returns the given lists in order and repeats the last one. Later streams than given are silent."""
 
     def __init__(
         self, lists: Sequence[Page | Exception], streams: Sequence[Sequence[Step]]
@@ -53,7 +53,7 @@ class Script:
 
 
 def followed(script: Script, seconds: float) -> list[Change[Any]]:
-    """What is told of it in this time."""
+    """Return the changes that a reflector reports within this time."""
     told: list[Change[Any]] = []
 
     async def story() -> None:

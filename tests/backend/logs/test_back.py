@@ -1,4 +1,4 @@
-"""Reading a log towards its beginning: the pages, put together, are the log; each `begin` reads forward as well."""
+"""Logs are read backwards page by page: the pages together are the log, and each `begin` also reads forwards."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def forward(store: LogStore, cursor: str = "", **wanted: int) -> list[LogLine]:
 
 
 def pages(store: LogStore, **wanted: int) -> list[tuple[list[LogLine], str, str]]:
-    """From the last one to the first one."""
+    """Return all pages, the last page first."""
     found = []
     page = store.read_back(1, max_bytes=1, **wanted)  # type: ignore[arg-type]
     while page[0]:

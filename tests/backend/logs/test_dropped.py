@@ -1,4 +1,4 @@
-"""A log over its limit says, before its first line, how much of it is missing."""
+"""A log that exceeded its limit reports before its first line how much was dropped."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Key:
 
 
 def fill(root: Path, lines: int, key: Key = Key(), *, begin: int = 0) -> LogStore:
-    """A store of at most 4000 bytes a rank, with lines that hold their numbers: 34 bytes each."""
+    """Return a store with at most 4000 bytes per rank. Each line contains its number and has 34 bytes."""
     store = LogStore(root, 4000, segment_bytes=1000)
     for number in range(begin, lines):
         store.append(key, store.size(key), stamp(number) + f"{number:05}\n".encode())
@@ -38,7 +38,7 @@ def texts(store: LogStore, **wanted: int) -> list[str]:
 
 
 def pages(store: LogStore) -> list[str]:
-    """All lines, page by page from the end."""
+    """Return all lines, read page by page from the end."""
     found: list[str] = []
     lines, begin, _ = store.read_back(1, max_bytes=1)
     while lines:

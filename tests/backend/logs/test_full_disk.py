@@ -1,4 +1,4 @@
-"""Logs on a disk that fills: what was acknowledged stays, the reserve is the database's, and room is used at once."""
+"""Logs on a full disk: acknowledged lines are kept, the database has a reserve, and freed space is used at once."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_full_disk_costs_no_line(left: int, tmp_path: Path, monkeypatch) -> No
 
 
 class Agent:
-    """Sends numbered lines, each at the end of those that were acknowledged."""
+    """Sends numbered lines. Each line follows the acknowledged lines."""
 
     def __init__(self, root: Path, said: list[bytes] | None = None) -> None:
         self.store = LogStore(root, 1 << 30, segment_bytes=50_000)

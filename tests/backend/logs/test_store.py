@@ -1,4 +1,4 @@
-"""Appending at offsets, reading by cursor: nothing lost, nothing twice, bounded."""
+"""Logs are appended at offsets and read by cursor. No line is lost or repeated, and sizes are limited."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def texts(lines: list[LogLine]) -> list[str]:
 
 
 def everything(store: LogStore, *, max_bytes: int = 1, **wanted: object) -> list[LogLine]:
-    """All lines, in answers that are as small as they can be."""
+    """Return all lines, read in answers of the smallest possible size."""
     lines, cursor = store.read(1, max_bytes=max_bytes, **wanted)  # type: ignore[arg-type]
     found = list(lines)
     wanted.pop("tail_lines", None)
@@ -200,7 +200,7 @@ async def test_each_follower_of_a_task_hears_of_what_is_appended(store):
         store.append(Key(), 0, line(1, "one"))
         await asyncio.wait_for(asyncio.gather(first.wait(), second.wait()), 5)
         first.clear()
-        store.append(Key(), 0, line(1, "one"))  # said again: nothing new
+        store.append(Key(), 0, line(1, "one"))  # a repeated chunk changes nothing
         assert not first.is_set()
     assert not store._followers
 
@@ -227,7 +227,7 @@ def test_a_full_disk_is_one_clear_error_and_nothing_breaks(tmp_path):
     store = LogStore(tmp_path, 1 << 30)
     store.append(Key(), 0, b"first\n")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    # A file that may not grow: as near as a test gets.
+    # A limit of the file size, because a test cannot fill the disk.
     resource.setrlimit(resource.RLIMIT_FSIZE, (8, hard))
     try:
         with pytest.raises(Unavailable, match="task 1 run 1 rank 0"):
@@ -281,7 +281,7 @@ def test_existing_lines_come_in_order_of_time_over_all_answers(tmp_path_factory,
 
 
 def test_what_a_leader_of_old_still_appends_is_not_read(tmp_path: Path) -> None:
-    """It was paused, and does not know that another one has taken over: its acknowledgement is refused, too."""
+    """The former leader was paused and does not know that another server leads. It cannot acknowledge these lines."""
     old = LogStore(tmp_path, 1 << 30, alone=False)
     known = line(1, "known")
     assert old.append(Key(), 0, known) == len(known)
@@ -298,7 +298,7 @@ def test_what_a_leader_of_old_still_appends_is_not_read(tmp_path: Path) -> None:
 
 
 def test_two_servers_that_begin_a_log_at_once_do_not_share_its_file(tmp_path: Path) -> None:
-    """A leader that was paused before it wrote a first line; its agent has attached to the next one meanwhile."""
+    """The leader was paused before it wrote a first line. Its agent has since attached to the next leader."""
     old = LogStore(tmp_path, 1 << 30, alone=False)
     new = LogStore(tmp_path, 1 << 30, alone=False)
     assert (old.size(Key()), new.size(Key())) == (0, 0)
@@ -310,7 +310,7 @@ def test_two_servers_that_begin_a_log_at_once_do_not_share_its_file(tmp_path: Pa
 
 
 def test_a_file_that_another_server_has_left_empty_is_replaced(tmp_path: Path) -> None:
-    """It had begun a new one when it was paused, and may go on to write when it wakes."""
+    """The former leader was paused after it had created a segment. It may write to this segment later."""
     old = LogStore(tmp_path, 1 << 30, segment_bytes=20, alone=False)
     known, said = line(1, "known"), line(2, "said to the new one")
     old.append(Key(), 0, known)

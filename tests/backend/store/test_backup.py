@@ -18,7 +18,7 @@ async def test_a_backup_contains_the_state_of_its_moment(sqlite_path: Path, tmp_
     store = open_store(url)
     await store.open()
     saved = await store.create_task(a_task(name="saved"), ())
-    backup(url, copy)  # while the server has it open
+    backup(url, copy)  # while a server uses the database
     await store.create_task(a_task(name="later"), ())
     await store.close()
     assert await unfinished_tasks(open_store(f"sqlite:///{copy}")) == [saved]

@@ -1,4 +1,4 @@
-"""Addresses of stores."""
+"""Stores are created from database URLs."""
 
 from __future__ import annotations
 

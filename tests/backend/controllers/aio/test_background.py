@@ -1,4 +1,4 @@
-"""A part of a server that must not end, and does, is noticed: the server begins its role anew."""
+"""If a task of the leader ends that must not end, the server restarts its role."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_closing_breaks_nothing() -> None:
 
 
 class Breaking(FakeLauncher):
-    """Its first stream of events ends when it is told to."""
+    """A launcher whose first stream of events ends when the test sets `end_stream`."""
 
     def __init__(self) -> None:
         super().__init__([Node("n0")])
@@ -96,7 +96,7 @@ class Breaking(FakeLauncher):
         self.streams += 1
         first, events = self.streams == 1, super().events()
         try:
-            for _ in range(2):  # the nodes, and the list
+            for _ in range(2):  # the nodes and the list of ranks
                 yield await anext(events)
             if first:
                 await self.end_stream.wait()
@@ -110,7 +110,7 @@ class Breaking(FakeLauncher):
 async def test_a_server_that_hears_its_launcher_no_more_begins_its_role_anew(
     tmp_path: Path,
 ) -> None:
-    """It would have gone on to look healthy, and no rank would have been seen to end."""
+    """Otherwise the server would seem healthy but never notice the end of a rank."""
     launcher = Breaking()
     async with running_server(tmp_path, launcher=launcher) as server:
         before = server.app.leader
@@ -133,7 +133,7 @@ async def test_a_server_that_hears_its_launcher_no_more_begins_its_role_anew(
 async def test_a_role_that_was_cancelled_by_nobody_is_played_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It counted as one that the server had ended itself; it was begun again and again, without a pause."""
+    """Such a role must not be treated as cancelled by the server, and must not restart in a loop without a pause."""
     cancel = asyncio.Event()
 
     async def broken(self: BackgroundTasks) -> NoReturn:

@@ -1,4 +1,4 @@
-"""What nobody asks for again survives a database that is away for a moment."""
+"""Work that no caller repeats is completed even if the database is unavailable for a moment."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.virtual_time import run_virtually
 
 
 class Restarted(MemoryStore):
-    """Away for so many calls."""
+    """A store that is unavailable for the next `away` calls."""
 
     away = 0
 

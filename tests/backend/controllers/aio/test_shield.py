@@ -1,4 +1,4 @@
-"""Changes that go on when nobody waits for them any more, and tell when they did not."""
+"""Changes are completed even if their caller is cancelled. Their errors are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which agents are silent, in virtual time: with the real ledger, and agents that are this test."""
+"""Silent agents are detected. Virtual time and a real task manager are used; the tests send the messages of agents."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RETURN_WITHIN = 6.0
 
 
 class Server:
-    """Ledger and AgentSilence, joined as `server.term.components` joins them; a task of `ranks` ranks runs."""
+    """A task manager and AgentSilence, connected as in server.leader.components."""
 
     def __init__(self, store: MemoryStore | None = None) -> None:
         self.store = store or MemoryStore()
@@ -81,7 +81,7 @@ class Server:
             self.silence.message_received(RankKey(1, 1, rank))
 
     async def beats(self, seconds: float, *ranks: int) -> None:
-        """These agents send heartbeats for so long."""
+        """Send heartbeats of these agents for this time."""
         until = now() + seconds
         while now() < until:
             self.beat(*ranks)
@@ -102,7 +102,7 @@ def now() -> float:
 
 
 async def started(ranks: int = 2, store: MemoryStore | None = None) -> Server:
-    """A server that has led for a while, and a task that has just begun to run."""
+    """Return a server that has led for a while, with a task of `ranks` ranks that has just started to run."""
     server = Server(store)
     await server.start()
     await asyncio.sleep(RETURN_WITHIN + 2 * HEARTBEAT)
@@ -141,10 +141,8 @@ def test_only_agents_of_programs_that_may_run_are_expected() -> None:
         await server.start()
         await server.place(2)
         await asyncio.sleep(100.0)
-        assert server.since() == [
-            None,
-            None,
-        ]  # they have not attached: the launch has its own limit
+        # The agents have not attached. The launch has its own time limit.
+        assert server.since() == [None, None]
         await server.task_manager.apply(1, ev.RunLaunched(1))
         for rank in (0, 1):
             await server.task_manager.apply(1, ev.RankAttached(1, rank, "10.0.0.1", 4000))
@@ -208,7 +206,7 @@ def test_a_server_that_stood_still_judges_nobody_by_that_time() -> None:
         server = await started()
         await server.beats(20.0, 0, 1)
         asyncio.get_running_loop()._selector.now += 60.0  # type: ignore[attr-defined]
-        await asyncio.sleep(RETURN_WITHIN)  # a timer that is due rings first, and rings late
+        await asyncio.sleep(RETURN_WITHIN)  # the timer expires late and before messages are read
         await server.beats(2 * HEARTBEAT - 0.1, 0)
         assert server.since() == [None, None]
         await server.beats(0.2, 0)
@@ -219,7 +217,7 @@ def test_a_server_that_stood_still_judges_nobody_by_that_time() -> None:
 
 
 def test_what_is_true_is_written_last_when_the_store_was_away() -> None:
-    """Heard again before the silence could be written: nothing is to be written any more."""
+    """An agent sends a message before its silence could be written, so nothing is written."""
 
     class Away(MemoryStore):
         away = False
@@ -260,7 +258,7 @@ def test_many_that_fall_silent_together_are_written_together() -> None:
         before = server.task_manager.unfinished()[1].revision
         await asyncio.sleep(20.0)
         assert all(since is not None for since in server.since())
-        seconds = 200 * 0.01  # in which they attached
+        seconds = 200 * 0.01  # the time in which all agents attached
         assert server.task_manager.unfinished()[1].revision - before <= 2 * (seconds + 1)
         assert server.counts[-1] == 200
         await server.close()
@@ -269,7 +267,7 @@ def test_many_that_fall_silent_together_are_written_together() -> None:
 
 
 def test_nothing_moves_while_nobody_is_silent() -> None:
-    """One timer for all: it rings no more often than the oldest of them could have become silent."""
+    """The timer of all agents expires only when the agent with the oldest message could be silent."""
 
     async def story() -> int:
         server, rings = await started(50), 0

@@ -1,4 +1,4 @@
-"""What the server keeps of nodes over restarts, and what that costs."""
+"""Nodes are kept over restarts of the server, with few writes."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ async def store() -> AsyncIterator[Store]:
 
 
 async def started(store: Store, clock: ManualClock | None = None) -> Cluster:
-    """What a server knows that has just been started."""
+    """Return the cluster of a server that has just started."""
     cluster = Cluster(store, clock or ManualClock(), changed=lambda: None)
     await cluster.load()
     return cluster
 
 
 async def written(store: Store, cluster: Cluster, nodes: Sequence[Node]) -> list[int]:
-    """How many nodes each transaction wrote while these were seen."""
+    """Return how many nodes each transaction writes when the launcher reports these nodes."""
     counts: list[int] = []
     save = store.save_nodes
 

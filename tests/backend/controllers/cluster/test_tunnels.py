@@ -1,4 +1,4 @@
-"""Tunnels as the server keeps them: who waits for whom, how they end, and what an agent may not do."""
+"""Tunnels on the server: flow control, ends, and limits for agents."""
 
 from __future__ import annotations
 
@@ -199,7 +199,11 @@ async def test_who_sends_less_than_the_lead_never_waits() -> None:
 
 
 class TestIdleness:
-    """A container is idle since the last of: what its agent knows of, what pages wrote, its start, ours."""
+    """The idle time starts at the latest of four times.
+
+    These are the last activity that the agent reports, the last use through the proxy, and the starts of the run and of
+    the server.
+    """
 
     def test_the_newest_counts(self) -> None:
         clock = ManualClock()

@@ -1,4 +1,4 @@
-"""How long a task has waited for its nodes, as Prometheus is told."""
+"""The waiting times of tasks are exported to Prometheus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Minutes of use: folded, written once, kept while the store takes nothing; and how busy groups are."""
+"""Usage is merged per minute, written once, and kept while the store is unavailable. Group loads are computed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def use(cpus: float = 1.0, gpu: float | None = None) -> Use:
 
 
 class Kept:
-    """A store that may be away."""
+    """A store that may be unavailable. It keeps the written minutes."""
 
     def __init__(self) -> None:
         self.away = False
@@ -49,7 +49,7 @@ class Kept:
 
 
 class Nobody:
-    """No tasks and no nodes."""
+    """A task manager and a cluster without tasks and nodes."""
 
     def unfinished(self) -> Mapping[int, Task]:
         return {}

@@ -1,4 +1,4 @@
-"""Tasks that share a node: each has GPUs of its own, and a late plan never puts too much on a node."""
+"""Tasks that share a node have separate GPUs, and an outdated plan never overbooks a node."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ async def test_gpus_are_remembered_over_a_restart_and_given_on(packed: Controlle
     await again.until(lambda: RankKey(third, 1, 0) in again.launcher.ranks)
     launch = again.launcher.ranks[RankKey(third, 1, 0)]
     assert launch is not None
-    assert launch.gpu_indices == (0, 2)  # 1 is the second task's
+    assert launch.gpu_indices == (0, 2)  # GPU 1 belongs to the second task
     assert second in again.task_manager.unfinished()
     await again.stop()
 

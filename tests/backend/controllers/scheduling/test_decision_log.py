@@ -1,4 +1,4 @@
-"""A log of passes: replayed it gives every decision again, and whatever happens to it never reaches a pass."""
+"""A replay of a decision log makes the same decisions. Errors of the log never affect a pass."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ POLICY = Policy(minimum_seconds=60.0, overhead_share=0.5, relearn_seconds=0.0)
 
 @dataclass
 class Story:
-    """A cluster to which random things happen, and the passes over it."""
+    """A cluster with random events, and its scheduling passes."""
 
     draw: Random
     recorder: Recorder
@@ -71,7 +71,7 @@ class Story:
             self.carry_out(self.pass_over())
 
     def lose_the_board(self) -> None:
-        """As after a pass that has failed: a new one is shown everything."""
+        """Replace the cache by a new one, as after a failed pass. The next pass gets all tasks."""
         self.board, self.changed = SchedulerCache(POLICY), set(self.tasks)
         self.losses += 1
 
@@ -91,7 +91,7 @@ class Story:
 
     def carry_out(self, plan: Plan) -> None:
         for decision in plan.decisions:
-            if self.draw.random() < 0.2:  # it does not fit any more
+            if self.draw.random() < 0.2:  # the task no longer fits
                 continue
             match decision:
                 case Start(task=task, nodes=nodes, priority=level):
@@ -197,7 +197,7 @@ def test_it_is_bounded_and_for_its_owner_only(tmp_path: Path) -> None:
 def test_after_a_restart_the_log_goes_on_with_a_new_beginning(tmp_path: Path) -> None:
     path = tmp_path / "log"
     Story(Random(1), recorded(path)).tell(10)
-    path.write_bytes(path.read_bytes()[:-30])  # a crash: half a line
+    path.write_bytes(path.read_bytes()[:-30])  # a crash leaves an incomplete line
     Story(Random(2), recorded(path)).tell(10)
     verdict = verify(str(path))
     assert (verdict.beginnings, verdict.passes, verdict.difference) == (2, 19, None)

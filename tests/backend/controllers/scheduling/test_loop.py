@@ -1,4 +1,4 @@
-"""The scheduling loop: what a pass is told, where, and what is left when one fails."""
+"""The scheduling loop: the input of passes, the thread in which it is converted, and failed passes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tests.support.controller_harness import ControllerHarness, NoAccounts
 
 
 class Seen(Task):
-    """Notes who looks at it."""
+    """A task that records the threads that read it."""
 
-    threads: set[int] = set()  # noqa: RUF012 - of all of them
+    threads: set[int] = set()  # noqa: RUF012 - of all instances
 
     @property
     def waiting(self) -> bool:
@@ -31,7 +31,7 @@ class Seen(Task):
 
 
 class Failing:
-    """A recorder that fails after one pass."""
+    """A recorder that fails after pass number `at`."""
 
     def __init__(self, at: int) -> None:
         self.passes = 0
@@ -51,7 +51,7 @@ def an_ending(task: int) -> Ending:
 
 
 async def test_tasks_are_looked_at_in_the_thread_of_the_pass(world: ControllerHarness) -> None:
-    """After a start these are all."""
+    """After a start, all tasks are converted, which would block the event loop."""
     task = a_task(7)
     seen = Seen(**{field.name: getattr(task, field.name) for field in fields(task)})
     world.scheduling.changed(seen)

@@ -1,4 +1,4 @@
-"""Invariants in the live server: which passes are checked, what a breach leaves behind, and that it stops nothing."""
+"""Invariant checks in the live server: which passes are checked, and how violations are reported."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STARTS = Plan(0, (Start(1, ("n00",), Priority.NORMAL, ""),))
 
 
 class Time:
-    """Goes on by `step` with each look at it."""
+    """A clock that advances by `step` with each call."""
 
     def __init__(self, step: float = 0.0) -> None:
         self.now, self.step = 0.0, step
@@ -33,7 +33,7 @@ class Time:
 
 
 def counted(metrics: Metrics, name: str) -> Counter[str]:
-    """Samples of a metric that are not 0, by rule."""
+    """Return the samples of a metric that are not 0, by rule."""
     samples = [sample for metric in metrics.registry.collect() for sample in metric.samples]
     return +Counter({s.labels.get("rule", ""): int(s.value) for s in samples if s.name == name})
 
@@ -92,7 +92,7 @@ def test_a_breach_is_counted_by_its_rule_and_logged() -> None:
 
 
 def test_every_rule_is_shown_before_it_is_broken() -> None:
-    """An increase from nothing is none for Prometheus."""
+    """Prometheus detects no increase if a series did not exist before."""
     [metric] = [m for m in Metrics().registry.collect() if m.name == "hai_scheduler_violations"]
     totals = [s.labels["rule"] for s in metric.samples if s.name.endswith("_total")]
     assert totals == list(RULES)

@@ -1,4 +1,4 @@
-"""What the scheduler sees of a task follows the task, and keeps what the task itself does not know."""
+"""Tasks are converted for the scheduler, together with checkpoints that are not stored yet."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_checkpoint_counts_at_the_next_look() -> None:
 
 def test_a_checkpoint_outlasts_changes_of_its_task_but_not_its_run() -> None:
     seen = Changes()
-    seen.saved(running(), 1, 100.0)  # before any pass has seen the task
+    seen.saved(running(), 1, 100.0)  # before the first pass with the task
     assert saved_at(seen, running()) == 100.0
     assert saved_at(seen, replace(running(revision=6), custom_rank=3.0)) == 100.0
     suspended = replace(running(revision=7), state=TaskState.SUSPENDED)
@@ -51,9 +51,9 @@ def with_progress(**fields: Any) -> Task:
 
 def test_a_stored_checkpoint_of_this_run_outlasts_the_server() -> None:
     assert saved_at(Changes(), with_progress(saved_at=50.0)) == 50.0
-    assert saved_at(Changes(), with_progress(saved_at=0.5)) is None  # of an earlier run
+    assert saved_at(Changes(), with_progress(saved_at=0.5)) is None  # saved by an earlier run
     seen = Changes()
-    seen.saved(running(), 1, 100.0)  # newer than what is written
+    seen.saved(running(), 1, 100.0)  # newer than the stored checkpoint
     assert saved_at(seen, with_progress(saved_at=50.0)) == 100.0
 
 

@@ -1,4 +1,4 @@
-"""Reports of checkpoints: bounded by what is measured, written seldom, never lost at the end of a run."""
+"""Reports of checkpoints are limited to possible times, written rarely, and complete at the end of a run."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_what_is_reported_is_bounded_by_what_is_measured(
 
 
 class Counting(MemoryStore):
-    """Counts writes of tasks; takes none while `full`."""
+    """A store that counts writes of tasks, and refuses them while `full`."""
 
     writes = 0
     full = False
@@ -69,7 +69,7 @@ class Counting(MemoryStore):
 
 
 class Place:
-    """A world whose first task runs on two nodes, and what its programs report."""
+    """The controllers with a task that runs on two nodes. Tests send the reports of its programs."""
 
     def __init__(self, every: float) -> None:
         self.store = Counting()
@@ -140,7 +140,7 @@ async def test_any_write_takes_them_along(place: Place) -> None:
     await place.task_manager.set_rank(1, "ada", 2.0)
     assert (await place.stored()).saves == 1
     await place.task_manager.flush(1)
-    assert place.store.writes == 1  # nothing was left to write
+    assert place.store.writes == 1  # no further write was needed
 
 
 async def test_the_end_of_a_run_knows_of_the_last_one(place: Place) -> None:

@@ -1,4 +1,4 @@
-"""A deadline is met whatever the clock does."""
+"""Deadlines expire at the right time even if the wall clock is changed."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def test_a_clock_that_jumps_takes_no_time_from_a_program_that_saves(jump: 
     began, task = loop.time(), running(clock.now() + 0.1, acknowledged=True)
     timers.set(task)
     clock.advance(jump)
-    timers.set(task)  # it has changed in another way: a second rank has said that it saves
+    timers.set(task)  # an unrelated change of the task: a second rank has acknowledged
     assert 0.1 <= await rung.get() - began < 0.15
     timers.close()
 
@@ -99,7 +99,7 @@ async def test_no_deadline_is_met_before_agents_may_come_back() -> None:
     timers = Deadlines(clock, lambda task, *_: rung.put_nowait(task), limits, paused=True)
     task = running(clock.now() - 1.0, asked_at=clock.now() - 2.0)
     timers.set(task)
-    await asyncio.sleep(0.15)  # longer than all that the program was given
+    await asyncio.sleep(0.15)  # longer than the time of the program
     assert rung.empty()
     began = asyncio.get_running_loop().time()
     timers.begin([task])

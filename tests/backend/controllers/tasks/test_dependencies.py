@@ -1,4 +1,4 @@
-"""Tasks that wait for the end of others: each end is told, down the chain, and also by the next server."""
+"""Tasks are notified of the ends of their dependencies, along chains and also by the next server."""
 
 from __future__ import annotations
 
@@ -125,12 +125,12 @@ async def test_many_are_written_together_and_ask_once_how_it_ended(
     await again.start()
     await again.until(lambda: not any(t.awaited for t in again.task_manager.unfinished().values()))
     assert (asked[first], set(again.task_manager.unfinished())) == (1, many)
-    assert 1 < most < 300  # and others have their turn meanwhile
+    assert 1 < most < 300  # notified in batches, so that other work can run in between
     await again.stop()
 
 
 class Odd(MemoryStore):
-    """Takes nothing more of one task."""
+    """A store that fails to write one task."""
 
     async def save_task(self, task: Task, *more: Any) -> Task | None:
         if task.spec.name == "t0":

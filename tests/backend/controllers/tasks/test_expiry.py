@@ -1,4 +1,4 @@
-"""What is quiet ends when the token behind it expires, at that moment and not before."""
+"""An idle stream ends exactly when the token of its caller expires."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ YEAR = 366 * 24 * HOUR
 
 
 class SetBack(LoopTimers):
-    """Half an hour after the start, somebody sets it back by as much."""
+    """A clock that is set back by half an hour, half an hour after its start."""
 
     def __init__(self) -> None:
         self._began = super().now()
@@ -40,7 +40,7 @@ class SetBack(LoopTimers):
 
 
 class Stay:
-    """A directory, and streams in which nothing happens."""
+    """A directory of users, and idle streams."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -51,7 +51,7 @@ class Stay:
         self.directory.on_expiry = self.expiring.expires_at
 
     async def stream(self, seconds: float | None = None) -> asyncio.Task[Any]:
-        """Of somebody whose token is good for so long."""
+        """Start an idle stream with a token that is valid for this time, or without limit if None."""
         now = self.clock.now()
         until = None if seconds is None else now + seconds
         made, _ = await self.directory.create_token("ada", TokenScope.ALL, now, expires_at=until)
@@ -65,7 +65,10 @@ class Stay:
 
 
 def lasted(seconds: float, clock: Callable[[], Clock] = LoopTimers, *before: float) -> float:
-    """How long a stream lasts whose token is good for so long, beside others made before and after."""
+    """Return how long a stream lasts whose token is valid for `seconds`.
+
+    There are other streams with earlier and later tokens.
+    """
 
     async def story() -> float:
         stay, loop = Stay(clock()), asyncio.get_running_loop()

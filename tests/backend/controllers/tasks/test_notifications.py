@@ -1,4 +1,4 @@
-"""Webhooks are told all that becomes of tasks: gathered, tried again, once more after a crash, and not for ever."""
+"""Webhooks get all notices of tasks. Notices are batched, retried for a limited time, and sent again after a crash."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ PHONE = Webhook("ada", "phone", f"{ORIGIN}/x", ("ended",), Format.JSON, "", "whs
 
 
 class Platform:
-    """A ledger whose tasks are told of, on a store that outlives it; `answers` is how requests go."""
+    """A task manager with notifications, on a store that outlives it.
+
+    `answers` returns the error of each request, or an empty string.
+    """
 
     def __init__(self, store: MemoryStore | None = None) -> None:
         self.store = store or MemoryStore()
@@ -71,7 +74,7 @@ class Platform:
             raise Unavailable(why)
 
     async def ended(self, name: str, user: str = "ada") -> Task:
-        """A task that is cancelled before it ran."""
+        """Return a task that was cancelled before it ran."""
         task = await self.task_manager.submit(user, a_spec(name), "")
         return await self.task_manager.stop(task.id, user, Outcome.CANCELED)
 
@@ -193,7 +196,7 @@ def test_an_origin_that_is_no_longer_allowed_hears_nothing() -> None:
 def test_the_next_server_tells_what_this_one_did_not() -> None:
     async def work(platform: Platform) -> None:
         task = await platform.ended("t")
-        await platform.work.close()  # it dies before it could say anything
+        await platform.work.close()  # the server crashes before it sends a notice
         assert (task.state, platform.letters) == (TaskState.FINISHED, [])
         following = Platform(platform.store)
         await following.start()
@@ -206,7 +209,7 @@ def test_the_next_server_tells_what_this_one_did_not() -> None:
 
 
 class Refusing(MemoryStore):
-    """Writes no task while `full`."""
+    """A store that refuses to write tasks while `full`."""
 
     full = False
 

@@ -1,4 +1,4 @@
-"""The ledger: nothing is done before it is durable, nothing durable is forgotten."""
+"""The task manager: no change has effects before it is durable, and no durable change is lost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PLACED = ev.RunPlaced(("n0",), Priority.NORMAL, "free")
 
 
 class FullDisk(MemoryStore):
-    """Takes nothing while `full`."""
+    """A store that refuses to write tasks while `full`."""
 
     full = False
 
@@ -241,7 +241,7 @@ async def test_asks_that_make_no_sense_say_why(world: ControllerHarness) -> None
 
 
 class Disk(MemoryStore):
-    """Takes a moment."""
+    """A store whose writes take a moment."""
 
     async def save_task(self, task: Task, *more: Any) -> Task | None:
         for _ in range(5):
@@ -287,7 +287,7 @@ async def test_a_bad_event_among_many_spoils_only_itself() -> None:
     await world.until(lambda: len(world.launcher.ranks) == 3)
     events = [
         ev.RankAttached(1, 0, "10.0.0.1", 4000),
-        ev.ProgramExited(1, 1, 0),  # it has not begun
+        ev.ProgramExited(1, 1, 0),  # refused, because the program has not started
         ev.RankAttached(1, 1, "10.0.0.1", 4000),
         ev.RankAttached(1, 2, "10.0.0.1", 4000),
     ]

@@ -30,7 +30,7 @@ class Network:
         self._relays: set[asyncio.Task[None]] = set()
 
     async def open(self) -> str:
-        """Start the relay. Return its address, which replaces that of the database."""
+        """Start the relay. Return the URL that tests use instead of the database URL."""
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         port = self._server.sockets[0].getsockname()[1]
         return self._url.set(host="127.0.0.1", port=port).render_as_string(hide_password=False)

@@ -41,7 +41,7 @@ async def test_writes_of_an_earlier_epoch_are_refused(url: str) -> None:
 
 
 async def test_a_new_leader_waits_for_the_current_write(url: str) -> None:
-    """The new leader sees every write that is acknowledged to the old one."""
+    """The new leader reads every write that was acknowledged by the former one."""
     store = open_store(url, await take_lead(url))
     await store.open()
     acknowledged: list[str] = []
@@ -121,7 +121,7 @@ async def _measure_take(url: str) -> float:
         try:
             assert await take_lead(url) == 2
             return time.monotonic() - began
-        except TimeoutError:  # of a statement, after 2 s
+        except TimeoutError:  # a statement has a limit of 2 s
             continue
 
 
@@ -135,6 +135,6 @@ async def test_close_does_not_wait_for_an_unreachable_database(url: str, network
     await asyncio.sleep(0.1)
     began = time.monotonic()
     await store.close()
-    assert time.monotonic() - began < 8.0  # statements wait 60 s
+    assert time.monotonic() - began < 8.0  # the limit of a statement is 60 s
     results = await asyncio.gather(*calls, return_exceptions=True)
     assert all(isinstance(result, Unavailable | asyncio.CancelledError) for result in results)

@@ -31,7 +31,7 @@ PLAIN = TaskSpec(
 
 
 def _is_valid(spec: TaskSpec) -> bool:
-    """Validation accepts only finite numbers, and JSON has no others."""
+    """Return whether all numbers are finite. Validation accepts only finite numbers, because JSON has no others."""
     return math.isfinite(spec.options.ack_within + spec.options.save_within)
 
 

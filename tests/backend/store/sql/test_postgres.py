@@ -84,7 +84,7 @@ async def test_after_a_connection_breaks_during_a_write_the_writer_continues(
     other = await asyncpg.connect(postgres_url)
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
     while not await other.fetchval(waiting + " AND datname = current_database()"):  # noqa: ASYNC110
-        await asyncio.sleep(0)  # PostgreSQL has no notification of a waiting statement
+        await asyncio.sleep(0)  # polls, because PostgreSQL does not report that a statement waits
     await other.execute(CLOSE_CONNECTIONS)
     failed = await asyncio.gather(*writes, return_exceptions=True)
     await holding.rollback()

@@ -25,7 +25,7 @@ HOUR = 3600
 
 
 def use(n: int, count: int = 1) -> Use:
-    """Return a use of whole numbers, whose sums are exact."""
+    """Return a usage of whole numbers, so that sums are exact."""
     return Use(count, n * count, n, n * count * 1024, n * 1024, count, 0.5 * count, 0.5, n, n)
 
 
@@ -38,7 +38,7 @@ def ranks(task_id: int, starts: Iterable[int], *numbers: int) -> list[RankUse]:
 
 
 async def write_minutes(store: Store, start: int, end: int, *numbers: int) -> None:
-    """Write each minute of two tasks and a node group."""
+    """Write minutes of two tasks and a node group from `start` to `end`."""
     for minute in range(start, end, 60):
         groups = [GroupLoad("default", minute, Load(1, 4, 1, 32, 8, 2, 8, 4.0))]
         uses = [*ranks(1, [minute], *numbers), *ranks(2, [minute], 0)]
@@ -101,7 +101,7 @@ async def test_every_level_has_the_same_sums(store: Store) -> None:
 
 
 async def test_a_level_continues_after_a_pause_of_the_server(store: Store) -> None:
-    """Several buckets have ended during the pause. They are built from the minutes that exist."""
+    """Several buckets end during the pause. They are built from the minutes that exist."""
     await write_minutes(store, T0, T0 + 300, 0)
     resumed_at = T0 + 2400
     await write_minutes(store, resumed_at, resumed_at + 60, 0)
