@@ -1,12 +1,12 @@
-"""HAI Platform for programs: `import hai` gives the in-task SDK; `hai.client` manages tasks.
+"""HAI Platform for programs: `import hai` provides the in-task SDK, and `hai.client` manages tasks.
 
-Names are found on first use. A training program pays for nothing that it does not call: importing this package loads
-neither grpc nor numpy, touches no file and starts no thread.
+Names are imported at their first use, so a training program loads only the modules that it uses. The import of this
+package loads neither grpc nor numpy, opens no files and starts no threads.
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # read as true by type checkers; saves importing typing
+TYPE_CHECKING = False  # type checkers assume True; this avoids the import of typing
 if TYPE_CHECKING:
     from hai.task import EXP_PRIORITY as EXP_PRIORITY
     from hai.task import WARN_TYPE as WARN_TYPE

@@ -1,4 +1,4 @@
-"""What the commands `hai`, `haienv` and `hai-sync` share: a lazy group of commands, and the end of a closed pipe."""
+"""Functions that the commands `hai`, `haienv` and `hai-sync` share: a lazy group of commands, and closed pipes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 
 class LazyGroup(click.Group):
-    """Imports a command when it is used, so that help and completion import none.
+    """A group that imports a command only when it is used. Help and completion import no commands.
 
-    `targets`: where each command is, as `module:attribute` below `package`. `summary`: one sentence about it.
+    `targets` maps the name of a command to `module:attribute` below `package`. `summary` returns one sentence about
+    the command of a name.
     """
 
     def __init__(
@@ -34,11 +35,11 @@ class LazyGroup(click.Group):
         self.summary = summary
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names in the order of the table."""
+        """Return the names in the order of `targets`."""
         return list(self.targets)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import one command."""
+        """Import one command; None if it does not exist."""
         if cmd_name not in self.targets:
             return None
         module, attribute = self.targets[cmd_name].split(":")
@@ -47,12 +48,12 @@ class LazyGroup(click.Group):
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Names and sentences."""
+        """Write the names with their summaries."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, self.summary(name)) for name in self.targets])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Names that begin so."""
+        """Return the names that begin with the text."""
         from click.shell_completion import CompletionItem
 
         names = [name for name in self.targets if name.startswith(incomplete)]
@@ -61,6 +62,9 @@ class LazyGroup(click.Group):
 
 
 def closed_pipe_exit_code() -> int:
-    """For `hai list | head`: discards what is still in the buffer of stdout. The exit code is 128 + SIGPIPE."""
+    """Discard the buffer of stdout, and return the exit code for a closed pipe: 128 + SIGPIPE.
+
+    For example, `hai list | head` closes the pipe.
+    """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 141

@@ -1,9 +1,10 @@
-"""Takes credentials out of URLs, wherever they stand in a text: a reason, a record, an error, a line of a log.
+"""Removes credentials from the URLs in a text, such as a reason, a record, an error or a line of a log.
 
-A secret is a password, a token in place of a user (`https://TOKEN@host`) or the value of a query parameter such as
-`access_token`. A user alone is none where it is only a name (`ssh://git@host`), nor is a variable that is filled in
-later (`https://${USER}:${PASSWORD}@host`). For people a secret becomes `****`; for records that a program reads again
-it is left out, as PEP 610 does. Imports nothing of ours, so every package may use it.
+A secret is a password, a token in place of the user (`https://TOKEN@host`), or the value of a query parameter such as
+`access_token`. Two cases are not secrets: a user without a password if the scheme is not http (`ssh://git@host`), and
+a variable that is replaced later (`https://${USER}:${PASSWORD}@host`). In texts for people, a secret becomes `****`. In
+records that a program reads again, it is removed, as in PEP 610. This module imports no other module of ours, so every
+package may use it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ MASK = "****"
 """What stands for a secret. A URL with it cannot be used, so a submission that has one is refused."""
 
 _USER = re.compile(r'([A-Za-z][A-Za-z0-9+.-]*)://([^\s/?#"<>]*)@')
-# A password that was not percent-encoded: behind `HOST:` stands no port
+# A password with characters that should be percent-encoded. The text after `HOST:` is not a port.
 _NOT_ENCODED = re.compile(
     r'([A-Za-z][A-Za-z0-9+.-]*)://(?!\[)([^\s/?#@:"<>]+:(?!\d*(?:[/?#\s]|$)|\$\{)[^\s"<>]*)@'
 )
@@ -29,7 +30,7 @@ _MASKED = re.compile(r"://\*{4}@|[?&][^=\s&]+=\*{4}(?![^&#\s])")
 
 
 def redact(text: str) -> str:
-    """The text with `****` in place of each secret in its URLs. Doing it again changes nothing."""
+    """Return the text with `****` in place of each secret in its URLs. A second call changes nothing."""
     if "://" not in text:
         return text
     text = _NOT_ENCODED.sub(_masked_user, _USER.sub(_masked_user, text))
@@ -37,7 +38,7 @@ def redact(text: str) -> str:
 
 
 def redact_values(value: object) -> object:
-    """The same for all texts in mappings and lists, which keep their shape."""
+    """Call `redact` for all strings in nested mappings, lists and tuples, and return the same structure."""
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, Mapping):
@@ -48,7 +49,7 @@ def redact_values(value: object) -> object:
 
 
 def without_credentials(text: str) -> str:
-    """The text with its URLs as PEP 610 records them: no password, no token, no secret parameter."""
+    """Return the text with its URLs as in PEP 610: without passwords, tokens and secret parameters."""
     if "://" not in text:
         return text
     text = _NOT_ENCODED.sub(_bare_user, _USER.sub(_bare_user, text))
@@ -56,7 +57,7 @@ def without_credentials(text: str) -> str:
 
 
 def is_redacted(text: str) -> bool:
-    """True when `****` stands for a secret in a URL of the text."""
+    """Return whether the text has a URL with `****` in place of a secret."""
     return _MASKED.search(text) is not None
 
 
@@ -82,7 +83,7 @@ def _is_http(scheme: str) -> bool:
 
 
 def _filtered(query: re.Match[str], mask: str) -> str:
-    """The query with `mask` as the value of secret parameters; without them when that is empty."""
+    """Return the query with `mask` as the value of secret parameters; if `mask` is empty, without these parameters."""
     kept = []
     for parameter in query[1].split("&"):
         name, _, value = parameter.partition("=")

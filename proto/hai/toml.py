@@ -1,7 +1,8 @@
-"""TOML that anybody may have written: what Python's reader takes gigabytes for is refused before it is read. Pure.
+"""Reads TOML from untrusted sources. It refuses texts for which Python's parser would need gigabytes. Pure.
 
-A dotted key costs that reader the square of its parts, in time and in memory: 250 KB of one are 60 GB. haienv
-writes keys of two parts, and texts of one line. Imports nothing of ours, so every package may use it.
+That parser needs time and memory quadratic in the number of parts of a dotted key: a key of 250 KB takes 60 GB. The
+limits suffice for the files of haienv, which have keys with two parts and strings of one line. This module imports no
+other module of ours, so every package may use it.
 """
 
 from __future__ import annotations
@@ -10,15 +11,15 @@ import re
 import tomllib
 from typing import Any
 
-_MOST_DOTS = 16  # of a line, outside of texts
+_MOST_DOTS = 16  # limit for one line, outside of strings
 # Atomic groups, because possessive quantifiers are wrong before Python 3.11.4 (cpython#106052).
-_TEXT = r""""(?>(?:[^"\\\n]|\\.)*)"|'(?>[^'\n]*)'|(?>#.*)"""  # or a comment
+_TEXT = r""""(?>(?:[^"\\\n]|\\.)*)"|'(?>[^'\n]*)'|(?>#.*)"""  # a string or a comment
 _TEXTS = re.compile(_TEXT)
 _CLOSED = re.compile(rf"(?>(?:[^\"'#]|{_TEXT})*)")
 
 
 def loads(text: str) -> dict[str, Any]:
-    """Raises ValueError for all that it does not read."""
+    """Parse a TOML document. Raises ValueError if it is not valid or is refused."""
     if not _CLOSED.fullmatch(text):
         raise ValueError("a text does not end on its line")
     if any(line.count(".") > _MOST_DOTS for line in _TEXTS.sub("", text).split("\n")):

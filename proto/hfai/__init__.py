@@ -1,6 +1,7 @@
-"""HAI's `hfai`, for programs that were written for it: `hfai.client` has the calls of the training side.
+"""Compatibility with programs for HAI, which import `hfai`. `hfai.client` has the calls of training programs.
 
-They are those of `hai.task`, and new programs say `import hai`. An `hfai` that an environment brings itself goes first.
+The calls are those of `hai.task`; new programs use `import hai`. If an environment contains its own `hfai`, that is
+used instead.
 """
 
 from __future__ import annotations

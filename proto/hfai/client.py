@@ -1,4 +1,4 @@
-"""The calls that a training program makes to HAI, as `hai.task` answers them."""
+"""The calls that a training program makes to HAI. `hai.task` implements them."""
 
 from __future__ import annotations
 

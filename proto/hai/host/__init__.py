@@ -1,1 +1,1 @@
-"""What the server and the tools need of the machine that they run on: disk, memory, files, events."""
+"""Functions of the local machine that the server and the tools use: disk space, memory, files, and file events."""

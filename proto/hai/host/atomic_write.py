@@ -1,4 +1,4 @@
-"""Replaces files atomically: a reader sees the old file or the new one, never half of it."""
+"""Replaces files atomically. A reader sees the old file or the new one, never a part of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reserves the last bytes of a disk for the database: other writes are refused before."""
+"""Reserves the last free bytes of a disk for the database. Other writes are refused if they would use the reserve."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 RESERVE_BYTES = 512 << 20
-_SHARE = 20  # of a small disk, one part in so many
-_LOW_SHARE, _LOW_BYTES = 10, 50 << 30  # less than this is a warning
+_SHARE = 20  # the reserve of a small disk is the total divided by this
+# free space is low below a tenth of the disk or 50 GiB, whichever is smaller
+_LOW_SHARE, _LOW_BYTES = 10, 50 << 30
 _MB = 1 << 20
 
 
@@ -32,14 +33,14 @@ class DiskSpace(NamedTuple):
 
 
 def disk_space(path: Path) -> DiskSpace:
-    """The space of the file system of a path, for users other than root. Raises OSError."""
+    """Return the space of the file system that contains a path, as available to normal users. Raises OSError."""
     found = os.statvfs(path)
     total = found.f_blocks * found.f_frsize
     return DiskSpace(total, found.f_bavail * found.f_frsize, min(RESERVE_BYTES, total // _SHARE))
 
 
 class DiskReserve:
-    """The reserve on the disk of one directory. Its free space is cached: a network file system answers slowly."""
+    """The reserve on the disk of one directory. Its free space is cached, because a network file system is slow."""
 
     def __init__(self, root: Path, cache_seconds: float = 0.0) -> None:
         self._root = root
@@ -48,7 +49,7 @@ class DiskReserve:
         self._free = 0
 
     def free(self) -> int:
-        """Free bytes outside the reserve; unlimited for file systems that do not report their size (some of FUSE)."""
+        """Return the free bytes outside the reserve; unlimited if the file system reports no size (some of FUSE)."""
         now = time.monotonic()
         if now - self._checked_at >= self._cache_seconds:
             space = disk_space(self._root)
@@ -56,7 +57,7 @@ class DiskReserve:
         return self._free
 
     def require(self, size: int = 0) -> None:
-        """Raises OSError (ENOSPC) when so many bytes would touch the reserve."""
+        """Raise OSError (ENOSPC) if a write of `size` bytes would use the reserve."""
         if (free := self.free()) < size:
             left = max(0, free) // _MB
             problem = f"{left} MB are left beside what is reserved for the database"

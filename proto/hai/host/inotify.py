@@ -1,7 +1,8 @@
-"""Changes below a directory from Linux inotify: one watch for each directory, and none through a symbolic link.
+"""Reports changes below a directory with Linux inotify. Each directory has one watch. Symbolic links are not followed.
 
-watchfiles follows links: it reports files under other names, watches directories outside, and loses a directory when a
-link to it is removed. It does not report either that the kernel has dropped events.
+The package watchfiles is not used, because it follows links: it reports files under other names, watches directories
+outside the root, and stops watching a directory when a link to it is removed. It also does not report that the kernel
+has dropped events.
 """
 
 from __future__ import annotations
@@ -14,23 +15,24 @@ from contextlib import suppress
 from struct import Struct
 
 _READ_BYTES = 1 << 18
-_HEAD = Struct("iIII")  # watch, what happened, cookie, bytes of the name
+_HEAD = Struct("iIII")  # watch, mask, cookie, length of the name in bytes
 _MODIFIED, _ATTRIBUTES, _WRITTEN, _FROM, _TO = 0x2, 0x4, 0x8, 0x40, 0x80
 _CREATED, _REMOVED = 0x100, 0x200
 _OVERFLOW, _IGNORED, _FOLDER = 0x4000, 0x8000, 0x4000_0000
-_NO_LINKS = 0x0300_0000  # directories only, and not through a link
+_NO_LINKS = 0x0300_0000  # watch only directories, and do not follow links
 _EVENTS = _MODIFIED | _ATTRIBUTES | _WRITTEN | _FROM | _TO | _CREATED | _REMOVED | _NO_LINKS
-_NEW = _CREATED | _TO | _ATTRIBUTES  # a directory may have become readable
+# events after which a directory must be watched; a change of attributes may make it readable
+_NEW = _CREATED | _TO | _ATTRIBUTES
 
 
 class Inotify:
-    """Events of the directories below a root. Directories below a leaf are not watched."""
+    """The watches of a root and the directories below it. Directories below a leaf are not watched."""
 
     def __init__(self, root: str, is_leaf: Callable[[str], bool]) -> None:
         self._root = root
         self._is_leaf = is_leaf
         self._libc = ctypes.CDLL(None, use_errno=True)
-        # by watch; a moved directory has its old name until it is added again
+        # paths by watch; a moved directory has its old path until it is added again
         self._folders: dict[int, str] = {}
         self.file = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         if self.file < 0:
@@ -41,7 +43,7 @@ class Inotify:
         os.close(self.file)
 
     def add(self, top: str) -> None:
-        """Watch a directory and all below it. Raises OSError at the limit."""
+        """Watch a directory and all directories below it. Raises OSError at the limit of watches."""
         waiting = [top]
         while waiting:
             folder = waiting.pop()
@@ -49,7 +51,7 @@ class Inotify:
                 waiting += self._inside(folder)
 
     def _watch(self, folder: str) -> bool:
-        """False if the directory does not exist any more, or is not readable."""
+        """Watch one directory. Return False if it does not exist any more or is not readable."""
         at = os.fsencode(os.path.join(self._root, folder))
         number = self._libc.inotify_add_watch(self.file, at, _EVENTS)
         if number >= 0:
@@ -65,7 +67,10 @@ class Inotify:
         return []
 
     def read(self) -> set[str] | None:
-        """Changed paths. None: events were lost, or the root is not watched any more. Raises OSError."""
+        """Return the paths that have changed; None if events were lost or the root is not watched any more.
+
+        Raises OSError at the limit of watches.
+        """
         paths = set()
         for number, mask, name in self._events():
             folder = self._folders.get(number)

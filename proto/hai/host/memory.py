@@ -1,19 +1,20 @@
-"""Lets a process that handles large messages reuse freed memory."""
+"""Lets a process that handles large messages reuse the memory that it has freed."""
 
 from __future__ import annotations
 
 import ctypes
 
-_TRIM, _MMAP, _ARENAS = -1, -3, -8  # names of mallopt(3)
+# parameters of mallopt(3): M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX
+_TRIM, _MMAP, _ARENAS = -1, -3, -8
 _RETAINED_BYTES = 32 << 20
 
 
 def retain_freed_memory(arenas: int = 0) -> None:
-    """Configure malloc of glibc to retain freed memory, as the next message needs as much.
+    """Configure malloc of glibc to retain freed memory, because the next message needs the same amount.
 
-    Otherwise the kernel clears each page again, which took a fifth of the server's CPU time in a push of 1 GiB, and a
-    tenth of the client's in one of 20 000 files. `arenas`: number of malloc arenas; 0: the default, several for each
-    processor. No effect with another malloc.
+    Otherwise the kernel clears each page again. This took a fifth of the server's CPU time in a push of 1 GiB, and a
+    tenth of the client's CPU time in a push of 20 000 files. `arenas` is the number of malloc arenas; 0 means the
+    default, which is several for each processor. The function has no effect with another malloc.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:

@@ -1,6 +1,7 @@
-"""Finds why a script cannot run: DOS line ends, a byte order mark, or a missing interpreter.
+"""Finds faults that prevent the execution of a script: DOS line ends, a byte order mark, or a missing interpreter.
 
-The kernel and shells report "No such file or directory" for such a file although it exists. Clients check it before
+
+The kernel and shells report "No such file or directory" for such a file, although it exists. Clients check it before
 they run or send a program, and the agent before it starts one.
 """
 
@@ -17,15 +18,15 @@ _ENV = "/usr/bin/env"
 
 
 def script_fault(path: Path, interpreter: str = "", search_path: str | None = None) -> str:
-    """A sentence that names the file, the fault and what to do; empty: no fault.
+    """Return a sentence with the file, its fault and what to do; empty if no fault is found.
 
-    `interpreter` is the program that reads it; empty: the one that its first line names.
+    `interpreter` is the program that reads the script; empty means the program in its first line.
     """
     try:
         with path.open("rb") as file:
             first = file.read(_FIRST_BYTES).split(b"\n", 1)
     except OSError:
-        return ""  # starting the program reports it
+        return ""  # the start of the program will report this error
     line, ends = first[0], len(first) > 1
     shell = Path(interpreter).name in ("bash", "sh")
     if interpreter and not shell:
@@ -44,7 +45,7 @@ def script_fault(path: Path, interpreter: str = "", search_path: str | None = No
 
 
 def _missing(path: Path, command: str, search_path: str | None) -> str:
-    """A sentence if the interpreter, or the program that `env` starts, does not exist."""
+    """Return a sentence if the interpreter, or the program that `env` starts, does not exist; else empty."""
     arguments = command.split()
     if not arguments or not os.access(arguments[0], os.X_OK):
         return (

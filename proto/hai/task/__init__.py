@@ -1,4 +1,4 @@
-"""The in-task SDK: how a program in a task learns of a suspend, and reports to the platform.
+"""The in-task SDK. A program in a task uses it to detect suspend requests and to report to the platform.
 
     for step in range(first_step, steps):
         if hai.suspend_agreed(step):            # or receive_suspend_command() in a single process
@@ -6,9 +6,9 @@
             hai.go_suspend()                    # never returns in a task
         train(step)
 
-Names, parameters and results are those of `hfai.client`. What differs: every rank sees the suspend request (there: rank
-0 only), `suspend_agreed`, `wait_suspended`, `checkpoint`, `checkpoint_saved` and `integrations` are new, and outside
-the cluster nothing is printed. What each call returns:
+Names, parameters and results are those of `hfai.client`, with these differences: every rank gets the suspend request
+(in HAI, only rank 0); `suspend_agreed`, `wait_suspended`, `checkpoint`, `checkpoint_saved` and `integrations` are new;
+and outside the cluster, nothing is printed. The calls return:
 
 ========================  ==========================  ==========================  ==================
 call                      in a task                   HFAI_SIMULATE=1             elsewhere
@@ -25,8 +25,8 @@ checkpoint_saved          True if accepted            True                      
 disable_warn              True, without effect [2]    True                        False
 ========================  ==========================  ==========================  ==================
 
-[1] In a dev container both print why, and return False: its programs cannot end its run.
-[2] The platform sends no warnings by itself. Choose messages with `hai webhook set NAME --on failed --tag TAG`.
+[1] In a dev container, both print the reason and return False, because its programs cannot end its run.
+[2] The platform sends no warnings by default. Select messages with `hai webhook set NAME --on failed --tag TAG`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from hai.task import env
 from hai.task.channel import AgentError, log_line
 from hai.task.current_channel import current, report_saved
 
-TYPE_CHECKING = False  # read as true by type checkers
+TYPE_CHECKING = False  # type checkers assume True
 if TYPE_CHECKING:
     from hai.task.channel import Answer, Value
     from hai.task.gpu import print_gpu_info as print_gpu_info
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from hai.task.levels import EXP_PRIORITY as EXP_PRIORITY
     from hai.task.levels import WARN_TYPE as WARN_TYPE
 
-__all__ = [  # noqa: RUF022 - in the order in which one meets them
+__all__ = [  # noqa: RUF022 - in the order of the documentation
     "receive_suspend_command",
     "suspend_agreed",
     "go_suspend",
@@ -98,45 +98,53 @@ if not TYPE_CHECKING:  # so that type checkers find misspelt names
 
 
 def receive_suspend_command(timeout: float = 500, raise_exception: bool = False) -> bool:
-    """True once the platform requests a suspend: save, then call go_suspend(). Costs under a microsecond.
+    """Return whether the platform has requested a suspend. If so, save and call go_suspend().
 
-    The first true answer acknowledges the request. That takes one exchange with the agent and never more than two
-    seconds; the parameters exist because HAI has them and change nothing.
+    A call takes less than a microsecond. The first call that returns True acknowledges the request with one call to the
+    agent, which takes at most two seconds. The parameters have no effect; they exist for compatibility with HAI.
     """
     return current().suspend_requested()
 
 
 def suspend_agreed(step: int) -> bool:
-    """True if every rank must save and suspend before step `step`. Call it before each step, in every process.
+    """Return whether every rank must save and suspend before step `step`. Call it before each step, in every process.
 
-    All ranks get True for the same step, without talking to one another: the platform picks the first step that no
-    rank has entered. Steps may be numbered with gaps, and in the same way on all ranks.
+    All ranks get True for the same step without communicating with each other, because the platform chooses the first
+    step that no rank has entered. Step numbers may have gaps, but must be the same on all ranks.
     """
     return current().suspend_agreed(step)
 
 
 def go_suspend(timeout: float = 500, raise_exception: bool = False) -> bool:
-    """Report that the task has saved: its ranks are terminated now, and started again later. Never returns in a task.
+    """Report that the task has saved. Its ranks are then terminated, and started again later. Never returns in a task.
 
-    One call suspends all ranks, so call it when every rank has saved; ranks that do not save themselves call
-    wait_suspended(). Waits up to `timeout` seconds for the agent; with `raise_exception` an AgentError ends the wait.
-    In a dev container it says so and returns False: notebooks are saved there by the platform.
+    One call suspends all ranks, so call it after every rank has saved. Ranks that do not save call wait_suspended().
+    If the agent does not answer within `timeout` seconds, the call waits for termination, or raises AgentError if
+    `raise_exception` is set. In a dev container, where the platform saves the notebooks, it prints that it does nothing
+    and returns False.
     """
     return current().go_suspend(timeout, raise_exception)
 
 
 def wait_suspended() -> bool:
-    """Wait until the platform terminates this rank, because another one saves and calls go_suspend()."""
+    """Wait until the platform terminates this rank, because another rank has saved and calls go_suspend().
+
+    Never returns in a task.
+    """
     return current().wait_suspended()
 
 
 def get_whole_life_state() -> int | None:
-    """The integer that the platform stores for this task over all its runs; None outside the cluster."""
+    """Return the integer that the platform stores for this task over all its runs; None outside the cluster."""
     return current().whole_life_state()
 
 
 def set_whole_life_state(state: int, timeout: float = 500, raise_exception: bool = True) -> bool:
-    """Store `state` for the task's later runs. True when it is durable and was another value before."""
+    """Store `state` for the later runs of the task. Return whether it was stored and differs from the previous value.
+
+    Raises AgentError if the agent does not answer within `timeout` seconds, or returns False then if `raise_exception`
+    is False.
+    """
     try:
         answer = current().request("set_whole_life_state", timeout, value=int(state))
     except AgentError as error:
@@ -148,51 +156,55 @@ def set_whole_life_state(state: int, timeout: float = 500, raise_exception: bool
 
 
 def set_watchdog_time(seconds: int) -> bool:
-    """The task counts as hung after `seconds` without a line of output (default 1800; 0: never)."""
+    """Set how many seconds without output the task may run before it counts as hung (default 1800; 0 means no limit).
+
+    Return whether the limit was set.
+    """
     if seconds < 0:
         raise ValueError(f"set_watchdog_time({seconds}): give a number of seconds, or 0 for never")
     return _request("set_watchdog_time", seconds=seconds)
 
 
 def set_priority(priority: int) -> bool:
-    """Request another priority (EXP_PRIORITY). False if refused; the reason is printed."""
+    """Request another priority (EXP_PRIORITY). Return False and print the reason if it is refused."""
     from hai.task.levels import EXP_PRIORITY
 
     return _request("set_priority", priority=int(EXP_PRIORITY(priority)))
 
 
 def checkpoint_saved(seconds: float = 0.0, step: int = -1) -> bool:
-    """Report that the program has just saved by itself, and for how many seconds it paused its work (0: unknown).
+    """Report that the program has saved. `seconds` is for how long this paused its work (0 if unknown).
 
-    hai.task.checkpoint and the integrations report it themselves. From it the platform knows how much work a suspend
-    would lose, and `hai status` advises how often to save. Never raises; the first refusal is printed.
+    hai.task.checkpoint and the integrations call it themselves. The reports tell the platform how much work a suspend
+    would lose, and `hai status` uses them to recommend how often to save. Return whether the report was accepted. Never
+    raises; only the first error is printed.
     """
     return report_saved(seconds, step)
 
 
 def disable_warn(mask: int) -> bool:
-    """Accepted because HAI has it, without effect: only webhooks send messages."""
+    """Do nothing. The call exists for compatibility with HAI; only webhooks send messages here."""
     return _request("disable_warn", mask=int(mask))
 
 
 def nb_name() -> str | None:
-    """Name of this task; None outside the cluster."""
+    """Return the name of this task; None outside the cluster."""
     return os.environ.get(env.TASK_NAME)
 
 
 def task_id() -> int | None:
-    """Number of this task; None outside the cluster."""
+    """Return the id of this task; None outside the cluster."""
     text = os.environ.get(env.TASK_ID)
     return int(text) if text else None
 
 
 def rank() -> int:
-    """Which node of the task this is, from 0 (torchrun's RANK counts processes, this one does not)."""
+    """Return the index of this node in the task, from 0. In contrast, the RANK of torchrun counts processes."""
     return int(os.environ.get(env.NODE_RANK) or os.environ.get(env.RANK) or 0)
 
 
 def node_name() -> str | None:
-    """Name of the node; None outside the cluster."""
+    """Return the name of the node; None outside the cluster."""
     return os.environ.get(env.NODE_NAME)
 
 

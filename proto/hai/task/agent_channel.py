@@ -1,8 +1,8 @@
-"""The channel to a real agent: a mapped file that costs nothing to read, and a unix socket for calls.
+"""The channel to a real agent: a memory-mapped file for the suspend flag, and a unix socket for calls.
 
-`suspend_agreed` first stores the step and then loads the flag. The processor may let the load pass the store; the agent
-therefore waits 2 ms between raising the flag and reading the steps. A step is stored as one aligned 8-byte word
-(a memoryview of format "q" does so; struct.pack_into would store byte by byte).
+`suspend_agreed` stores the step and then loads the flag. The processor may execute the load before the store becomes
+visible. So the agent waits 2 ms after it has set the flag before it reads the steps. A step is stored as one aligned
+8-byte word: a memoryview of format "q" does this, but struct.pack_into would store single bytes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from hai.task import control_file, env
 from hai.task.channel import AgentError, log_line
 
-TYPE_CHECKING = False  # read as true by type checkers
+TYPE_CHECKING = False  # type checkers assume True
 if TYPE_CHECKING:
     from typing import NoReturn
 
@@ -33,7 +33,7 @@ _WORD = 8
 
 
 class AgentChannel:
-    """Reads the control file, talks to the agent with one connection per call (so fork and threads are no concern)."""
+    """Reads the control file and calls the agent. Each call has its own connection, so forks and threads are safe."""
 
     def __init__(
         self, control_file: str, socket_path: str, local_rank: int, container: bool = False
@@ -61,11 +61,11 @@ class AgentChannel:
         return True
 
     def suspend_agreed(self, step: int) -> bool:
-        self._words[self._slot()] = step  # before the load below
+        self._words[self._slot()] = step  # must be stored before the load below
         if self._bytes[control_file.FLAG] == control_file.NONE:
             return False
         self._acknowledge()
-        # Agreement follows the request after one exchange between agents and server; a mapped byte cannot wake us.
+        # The agents agree with the server soon after the request. The flag is polled, because it cannot wake a process.
         while (flag := self._bytes[control_file.FLAG]) == control_file.REQUESTED:
             time.sleep(_POLL_SECONDS)
         return flag == control_file.AGREED and step >= self._words[control_file.STOP_STEP // _WORD]
@@ -97,7 +97,7 @@ class AgentChannel:
         while True:
             try:
                 return self._exchange({"call": call, **values}, deadline)
-            except (FileNotFoundError, ConnectionError) as error:  # the agent is being restarted
+            except (FileNotFoundError, ConnectionError) as error:  # no agent listens
                 remaining = deadline - time.monotonic()
                 if remaining <= 0:
                     raise AgentError(f"{call}: no agent at {self._socket_path}: {error}") from error

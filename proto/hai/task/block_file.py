@@ -1,8 +1,9 @@
-"""Files written and read in blocks, whose digest threads compute while the bytes pass.
+"""Files that are written and read in blocks. Threads compute the digest meanwhile.
+
 
 The digest of a file of at most one block is the SHA-256 of its content. The digest of a larger file is the letter `t`
 and the SHA-256 of the concatenated SHA-256 digests of its blocks, so threads can hash blocks in any order. Earlier
-releases took the SHA-256 of the content of every file.
+releases used the SHA-256 of the content for every file.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def is_intact(file: io.FileIO, digest: str) -> bool:
 
 
 def read_intact(file: io.FileIO, digest: str) -> memoryview | None:
-    """Read an open file into writable memory, and verify it meanwhile. Return None if it has another digest."""
+    """Read an open file into writable memory, and verify its digest. Return None if the digest is different."""
     size = os.fstat(file.fileno()).st_size
     content = memoryview(mmap.mmap(-1, max(size, 1)))[:size]
     found = _read_into(file, content)
@@ -51,14 +52,17 @@ def read_intact(file: io.FileIO, digest: str) -> memoryview | None:
 
 
 class BlockFile(io.RawIOBase):
-    """Write an empty file. Bytes that are appended are written and hashed by threads, a block at a time.
+    """A new file for a program to write. Threads write and hash the appended bytes in blocks.
 
-    A program may also seek, read and overwrite, as zipfile does; blocks that it overwrites are read and hashed again at
-    the end. The memory in use is bounded by two blocks per thread. A failed write raises OSError in a later call.
+    A program may also seek, read and overwrite, as zipfile does. Blocks that it overwrites are read and hashed again at
+    the end. At most about two blocks per thread are in memory. A failed write raises OSError in a later call.
     """
 
     def __init__(self, file: io.FileIO) -> None:
-        """`file` is open for reading and writing, unbuffered. The caller closes it after this object."""
+        """Write to `file`, which must be empty, unbuffered, and open for reading and writing.
+
+        The caller closes it after this object.
+        """
         super().__init__()
         self._fileno = file.fileno()
         self._threads = ThreadPoolExecutor(_THREADS, "checkpoint")
@@ -66,8 +70,9 @@ class BlockFile(io.RawIOBase):
         self._spare: list[memoryview] = []
         self._digests: dict[
             int, bytes
-        ] = {}  # by block number; those that are missing are computed at the end
-        self._block = memoryview(bytearray(BLOCK_BYTES))  # the last block, as far as it is filled
+        ] = {}  # by block number; missing ones are computed at the end
+        # the last block, which may be filled only in part
+        self._block = memoryview(bytearray(BLOCK_BYTES))
         self._size = 0
         self._position = 0
 
@@ -110,12 +115,12 @@ class BlockFile(io.RawIOBase):
         return count
 
     def flush(self) -> None:
-        """Give all bytes to the file system. Raises OSError, also for bytes that were written earlier."""
+        """Write all bytes to the file. Raises OSError, also for an earlier write that has failed."""
         if not self.closed:
             self._flush_blocks()
 
     def truncate(self, size: int | None = None) -> int:
-        """Set the size. Bytes of the old size that are cut off are lost; new bytes are zero."""
+        """Set the size. Bytes after the new size are removed; added bytes are zero."""
         self._flush_blocks()
         old, self._size = self._size, self._position if size is None else size
         os.ftruncate(self._fileno, self._size)
@@ -124,7 +129,7 @@ class BlockFile(io.RawIOBase):
         return self._size
 
     def finish(self) -> str:
-        """Write what is left, and return the digest of the file. The bytes are not flushed to disk yet."""
+        """Write the remaining bytes, and return the digest of the file. The bytes are not flushed to disk."""
         self._flush_blocks()
         blocks = range(max(-(-self._size // BLOCK_BYTES), 1))
         missing = [number for number in blocks if number not in self._digests]
@@ -134,7 +139,7 @@ class BlockFile(io.RawIOBase):
         return _combine(self._digests[number] for number in blocks)
 
     def close(self) -> None:
-        """Wait for the threads. What they have not written yet is given up: see `finish`."""
+        """Stop the threads. Bytes that they have not written are lost; call `finish` first to keep them."""
         self._writes.clear()
         self._threads.shutdown(cancel_futures=True)
         self._size = 0  # so that the flush of the base class writes nothing
@@ -151,7 +156,7 @@ class BlockFile(io.RawIOBase):
                 self._submit(size // BLOCK_BYTES - 1)
 
     def _submit(self, number: int) -> None:
-        """Hand the full last block to a thread, and take an empty one."""
+        """Pass the full last block to a thread, and continue with an empty block."""
         if len(self._writes) > _THREADS:
             self._writes.popleft().result()
         self._writes.append(self._threads.submit(self._write_block, number, self._block))
@@ -163,14 +168,14 @@ class BlockFile(io.RawIOBase):
         self._spare.append(block)
 
     def _flush_blocks(self) -> None:
-        """Write all bytes to the file, also those of the last block, which stays in memory."""
+        """Write all bytes to the file, including those of the last block, which is kept in memory."""
         while self._writes:
             self._writes.popleft().result()
         number, filled = divmod(self._size, BLOCK_BYTES)
         _write_all(self._fileno, self._block[:filled], number * BLOCK_BYTES)
 
     def _overwrite(self, view: memoryview) -> None:
-        """Write at a position before or behind the end; a gap behind the end reads as zeros."""
+        """Write at a position before or after the end of the file. A gap after the end reads as zeros."""
         self._flush_blocks()
         _write_all(self._fileno, view, self._position)
         end = self._position + len(view)
@@ -188,7 +193,7 @@ class BlockFile(io.RawIOBase):
 
 
 def _read_into(file: io.FileIO, memory: memoryview) -> str:
-    """Fill `memory` with the start of a file, and return the digest of what was read. Threads read the blocks."""
+    """Fill `memory` from the start of a file, and return the digest of these bytes. Threads read the blocks."""
 
     def read_block(start: int) -> bytes:
         block = memory[start : start + BLOCK_BYTES]

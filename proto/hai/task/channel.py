@@ -1,15 +1,15 @@
-"""The protocol between the SDK and the platform, and what its three channels share.
+"""The interface between the SDK and the platform. It has three implementations:
 
-* in the cluster: `agent_channel.AgentChannel` (a mapped file and the agent's unix socket)
-* under simulation (HFAI_SIMULATE=1): `simulated_channel.SimulatedChannel`
-* anywhere else: `current_channel.OfflineChannel`, which does nothing and says so by its return values
+* in the cluster: `agent_channel.AgentChannel`, with a memory-mapped file and the agent's unix socket
+* in a simulation (HFAI_SIMULATE=1): `simulated_channel.SimulatedChannel`
+* elsewhere: `current_channel.OfflineChannel`, which does nothing; its return values show this
 """
 
 from __future__ import annotations
 
 import sys
 
-TYPE_CHECKING = False  # read as true by type checkers; to load typing would double the import time
+TYPE_CHECKING = False  # type checkers assume True; an import of typing would double the import time
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Protocol
@@ -18,25 +18,31 @@ if TYPE_CHECKING:
     Value = int | float | str | bool
 
     class Channel(Protocol):
-        """The way to the platform; hai.task documents each call for users."""
+        """A connection to the platform. hai.task documents each call for users."""
 
         def suspend_requested(self) -> bool:
-            """Whether the platform has requested a suspend. The first true answer acknowledges the request."""
+            """Return whether the platform has requested a suspend. The first True acknowledges the request."""
 
         def suspend_agreed(self, step: int) -> bool:
-            """Record that `step` is next. True if all ranks stop before this step."""
+            """Record that `step` is next. Return whether all ranks stop before this step."""
 
         def go_suspend(self, timeout: float, raise_exception: bool) -> bool:
-            """Report that the task has saved, and wait until the platform terminates this rank."""
+            """Report that the task has saved, and wait until the platform terminates this rank.
+
+            Return False where this is not possible.
+            """
 
         def wait_suspended(self) -> bool:
-            """Wait until the platform terminates this rank."""
+            """Wait until the platform terminates this rank. Return False where this is not possible."""
 
         def whole_life_state(self) -> int | None:
-            """The current value."""
+            """Return the current whole-life state; None outside the cluster."""
 
         def request(self, call: str, timeout: float, **values: Value) -> Answer:
-            """Make one call of the agent's protocol and return its answer (`ok` and more)."""
+            """Make one call to the agent and return its answer, which has `ok` and other fields.
+
+            Raises AgentError if there is no answer within `timeout` seconds.
+            """
 
 
 class AgentError(RuntimeError):

@@ -1,16 +1,17 @@
-"""Checkpoints that survive a kill at any time: each is complete and verified, or it does not exist.
+"""Checkpoints that are safe if the program is killed at any time: a checkpoint is complete, or it does not exist.
 
     checkpoint.save("model", lambda file: numpy.savez(file, **arrays), step=step)
     found = checkpoint.latest("model")
     if found:
         with found.path.open("rb") as file: ...
 
-A checkpoint is one file, `NAME.STEP.DIGEST`, in HAI_CHECKPOINT_DIR (retained over all runs of a task; `./checkpoints`
-outside the cluster). It is written under another name, flushed to disk and renamed, so one rename publishes data and
-digest together and readers (torch.load, numpy.load) need no unwrapping. A file that does not match its digest is set
-aside as `….damaged` and the one before it is used. The newest is always the one saved last: a program that goes back to
-an earlier step and saves sets later ones aside as `….abandoned`. Only one rank should save under a name; any number may
-read.
+A checkpoint is one file, `NAME.STEP.DIGEST`, in HAI_CHECKPOINT_DIR (kept over all runs of a task; `./checkpoints`
+outside the cluster). The file is written under another name, flushed to disk and renamed. So the rename publishes the
+data and the digest together, and the file has the plain format that torch.load or numpy.load expects.
+
+A file that does not match its digest is renamed to `….damaged`, and the previous checkpoint is used. The newest
+checkpoint is always the one saved last: if a program goes back to an earlier step and saves, checkpoints of later steps
+are renamed to `….abandoned`. Only one rank should save under a name; any number of ranks may read.
 """
 
 from __future__ import annotations
@@ -39,29 +40,29 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Checkpoint:
-    """A saved file: the state before step `step`."""
+    """A saved file, which contains the state before step `step`."""
 
     step: int
     path: Path
     digest: str
 
     def read_bytes(self) -> bytes:
-        """The complete content."""
+        """Return the complete content, without verification."""
         return self.path.read_bytes()
 
     def read_intact(self) -> memoryview | None:
-        """The complete content in writable memory, read by threads; None if it is not what was saved."""
+        """Return the complete content in writable memory; None if it is not what was saved. Threads read the blocks."""
         with self.path.open("rb", buffering=0) as file:
             return read_intact(file, self.digest)
 
     def intact(self) -> bool:
-        """True if the content is what was saved."""
+        """Return whether the content is what was saved."""
         with self.path.open("rb", buffering=0) as file:
             return is_intact(file, self.digest)
 
 
 def directory() -> Path:
-    """The directory of checkpoints with a bare name."""
+    """Return the directory of checkpoints whose name is not a path."""
     return Path(os.environ.get(env.CHECKPOINT_DIR) or "checkpoints")
 
 
@@ -73,11 +74,11 @@ def save(
     keep: int = 2,
     report: bool = True,
 ) -> Checkpoint:
-    """Let `write(file)` write a checkpoint, publish it, and keep the `keep` newest ones.
+    """Call `write(file)` to write a checkpoint, publish it, and delete all but the `keep` newest checkpoints.
 
-    `name` is a bare name in directory(), or a path. Without `step` the checkpoint counts on from the one before.
-    An error while writing leaves the earlier checkpoints as they were. The checkpoint and the time that it took are
-    reported to the platform; with report=False the program reports them, once all parts of its state are saved.
+    `name` is a name in directory(), or a path. Without `step`, the number after that of the newest checkpoint is used.
+    If `write` fails, the earlier checkpoints are not changed. The checkpoint and the seconds that it took are reported
+    to the platform. With report=False, the program must report them after all parts of its state are saved.
     """
 
     def write_blocks(file: FileIO, path: Path) -> str:
@@ -96,7 +97,7 @@ def save_path(
     keep: int = 2,
     report: bool = True,
 ) -> Checkpoint:
-    """save() for libraries that insist on opening a path themselves: `write(path)`."""
+    """Save like save(), but call `write(path)`, for libraries that open the file themselves."""
 
     def write_at_path(file: FileIO, path: Path) -> str:
         write(path)
@@ -109,12 +110,12 @@ def save_path(
 def save_bytes(
     name: str | Path, data: bytes, *, step: int | None = None, keep: int = 2, report: bool = True
 ) -> Checkpoint:
-    """save() for content that is in memory."""
+    """Save like save(), for content that is in memory."""
     return save(name, lambda file: file.write(data), step=step, keep=keep, report=report)
 
 
 def latest(name: str | Path = "checkpoint", *, step: int | None = None) -> Checkpoint | None:
-    """The newest intact checkpoint, or the one of exactly `step`; None if there is none."""
+    """Return the newest intact checkpoint, or the one of exactly `step`; None if there is none."""
     found = _newest(_target(name), step, lambda candidate: True if candidate.intact() else None)
     return found and found[0]
 
@@ -122,19 +123,22 @@ def latest(name: str | Path = "checkpoint", *, step: int | None = None) -> Check
 def read_latest(
     name: str | Path = "checkpoint", *, step: int | None = None
 ) -> tuple[Checkpoint, memoryview] | None:
-    """As latest(), with the content of the checkpoint in memory: it is read once, and verified meanwhile."""
+    """Return latest() with its content in writable memory. The file is read once, and verified meanwhile."""
     return _newest(_target(name), step, Checkpoint.read_intact)
 
 
 def _newest(
     target: Path, step: int | None, verify: Callable[[Checkpoint], T | None]
 ) -> tuple[Checkpoint, T] | None:
-    """Return the newest checkpoint that `verify` accepts, with its result. Those that it refuses are set aside."""
+    """Return the newest checkpoint for which `verify` returns a result, with that result.
+
+    Checkpoints for which it returns None are renamed as damaged.
+    """
     while True:
         candidates = [c for c in _published(target) if step is None or c.step == step]
         if not candidates:
             return None
-        with contextlib.suppress(FileNotFoundError):  # pruned meanwhile: list them again
+        with contextlib.suppress(FileNotFoundError):  # deleted meanwhile, so list them again
             if (result := verify(candidates[-1])) is not None:
                 return candidates[-1], result
             _set_aside(candidates[-1], _DAMAGED, "does not match its digest")
@@ -165,7 +169,7 @@ def _target(name: str | Path) -> Path:
 
 
 def _published(target: Path) -> list[Checkpoint]:
-    """All checkpoints of this name, oldest first."""
+    """Return all checkpoints of this name, the oldest first."""
     form = re.compile(re.escape(target.name) + rf"\.(\d+)\.({DIGEST_PATTERN})")
     try:
         entries = os.listdir(target.parent)
@@ -190,7 +194,7 @@ def _publish(path: Path, target: Path, step: int | None, digest: str) -> Checkpo
 
 def _prune(target: Path, saved: Checkpoint, keep: int) -> None:
     others = [c for c in _published(target) if c.path != saved.path]
-    same = [c for c in others if c.step == saved.step]  # an earlier try at this step
+    same = [c for c in others if c.step == saved.step]  # an earlier checkpoint of this step
     older = [c for c in others if c.step < saved.step]
     for old in same + older[: max(len(older) - max(keep, 1) + 1, 0)]:
         old.path.unlink(missing_ok=True)
@@ -208,7 +212,7 @@ def _scratch(target: Path) -> Iterator[tuple[FileIO, Path]]:
     with _create_locked(path) as file:
         try:
             yield file, path
-        except Exception as error:  # libraries have errors of their own for a full disk
+        except Exception as error:  # libraries raise different errors for a full disk
             error.add_note(f"no checkpoint {target} was saved; earlier ones are untouched")
             raise
         finally:
@@ -216,15 +220,15 @@ def _scratch(target: Path) -> Iterator[tuple[FileIO, Path]]:
 
 
 def _create_locked(path: Path) -> FileIO:
-    """Create `path` and lock it. A process that gets the lock later knows that the writer is dead."""
+    """Create `path` and lock it. If another process gets the lock later, the writer has ended."""
     while True:
         file = path.open("x+b", buffering=0)
-        # A file system without locks: leftovers stay
+        # On a file system without locks, files of killed writers are not removed.
         with contextlib.suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_EX)
         if path.exists():
             return file
-        file.close()  # removed between open and lock
+        file.close()  # another process removed it between open and flock
 
 
 def _remove_abandoned(target: Path) -> None:

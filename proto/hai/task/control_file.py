@@ -1,15 +1,15 @@
-"""The mapped file between an agent and its programs: reading the suspend flag costs one memory access.
+"""The memory-mapped file that an agent and its programs share. Reading the suspend flag is one memory access.
 
 Layout, little endian, 1024 bytes:
 
 ====  =====  =========================================================================================
-  0   u8     suspend flag: 0 none, 1 requested, 2 agreed: the step to stop before is at 16
+  0   u8     suspend flag: 0 none, 1 requested, 2 agreed (the step to stop before is at 16)
   8   i64    whole-life state
  16   i64    step before which every rank stops (valid when the flag is 2)
  64   i64    last step that was entered, one slot per LOCAL_RANK (96 slots); -1 none
 
-The agent writes 0-23, each program writes only its slot from 64 on. Aligned 8-byte stores are atomic on the machines
-that we run on, so no lock is needed.
+The agent writes the bytes 0-23. Each program writes only its own slot, from 64 on. Aligned 8-byte stores are atomic on
+the supported machines, so no lock is needed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The channel of this process, which is opened on first use and never at import.
+"""The channel of this process. It is opened at its first use, not at the import.
 
-It holds no connection, thread or lock, so that processes made by fork (DataLoader workers) and by spawn may use it too.
+It has no connection, thread or lock, so child processes made by fork (DataLoader workers) or spawn may use it, too.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import time
 from hai.task import env
 from hai.task.channel import AgentError, log_line
 
-TYPE_CHECKING = False  # read as true by type checkers
+TYPE_CHECKING = False  # type checkers assume True
 if TYPE_CHECKING:
     from hai.task.channel import Answer, Channel, Value
 
-REPORT_SECONDS = 2.0  # a report is not worth more of the time that a suspend allows
+REPORT_SECONDS = 2.0  # short, because a report must not use up the time to save
 _IMPORTED_AT = time.monotonic()  # the time to a simulated suspend counts from the import
 
 
 class OfflineChannel:
-    """Outside the cluster: every call does nothing."""
+    """The channel outside the cluster. Its calls do nothing."""
 
     def suspend_requested(self) -> bool:
         return False
@@ -46,7 +46,7 @@ _report_refused = False
 
 
 def current() -> Channel:
-    """The channel of this process, opened at the first call."""
+    """Return the channel of this process. It is opened at the first call."""
     global _current
     if _current is None:
         _current = _open()
@@ -60,7 +60,7 @@ def reset() -> None:
 
 
 def _open() -> Channel:
-    # Simulation first: `hai python FILE ++` may be typed inside a task
+    # Check for a simulation first, because `hai python FILE ++` may be run inside a task.
     if os.environ.get(env.SIMULATE) == "1":
         from hai.task.simulated_channel import SimulatedChannel
 
@@ -73,7 +73,10 @@ def _open() -> Channel:
 
 
 def report_saved(seconds: float, step: int) -> bool:
-    """Report a checkpoint to the agent. Never raises, and logs only the first fault: training matters more."""
+    """Report a checkpoint to the agent. Return whether it was accepted.
+
+    An error must not stop the training, so it never raises, and logs only the first error.
+    """
     global _report_refused
     try:  # float and int also convert numbers of NumPy
         values: dict[str, Value] = {"seconds": round(float(seconds), 6), "step": int(step)}

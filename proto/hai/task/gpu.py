@@ -1,4 +1,4 @@
-"""What nvidia-smi knows about the GPUs of this node. It ships with the driver, so there is nothing to install."""
+"""Reads the state of this node's GPUs with nvidia-smi, which is part of the driver."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 Row = tuple[str, ...]
 Query = Callable[[str, Sequence[str]], "list[Row] | None"]
 
-_SECONDS = 20.0  # a sick GPU makes nvidia-smi hang
+_SECONDS = 20.0  # a broken GPU makes nvidia-smi hang
 
 
 def query(table: str, columns: Sequence[str]) -> list[Row] | None:
-    """Rows of `nvidia-smi --query-TABLE=COLUMNS`; None where there is no driver or it does not answer."""
+    """Return the rows of `nvidia-smi --query-TABLE=COLUMNS`; None if there is no driver or it does not answer."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return None
@@ -28,7 +28,7 @@ def query(table: str, columns: Sequence[str]) -> list[Row] | None:
 
 
 def print_gpu_info(pid: int | None = None, query: Query = query) -> None:
-    """Print each GPU's use, and the memory that process `pid` (None: every process) holds on it."""
+    """Print the usage of each GPU, and the memory on it that process `pid` uses (all processes if None)."""
     cards = query(
         "gpu", ("index", "uuid", "name", "utilization.gpu", "memory.used", "memory.total")
     )

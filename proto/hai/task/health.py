@@ -1,7 +1,7 @@
-"""Is this node fit to train on? Looks where hardware trouble shows: ECC counters, the kernel's Xid lines, InfiniBand.
+"""Checks the hardware of this node: ECC counters of GPUs, Xid lines in the kernel log, and InfiniBand links.
 
-A check that cannot be made (no GPU, no right to read the kernel log, no InfiniBand) says "not available" and why; it
-never counts as healthy or as broken.
+A check that is not possible (no GPU, no permission to read the kernel log, no InfiniBand) has the result "not
+available", with the reason. It counts neither as healthy nor as broken.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from hai.task import gpu
 
 _INFINIBAND = Path("/sys/class/infiniband")
-# not the program's own doing
+# Xids that a program cannot cause
 _HARDWARE_XIDS = frozenset({48, 62, 63, 64, 74, 79, 92, 94, 95, 119, 120, 140})
 _XID = re.compile(r"NVRM: Xid \((?P<device>[^)]*)\): (?P<number>\d+)(?:, pid='?(?P<pid>\d+))?")
 _ECC = "ecc.errors.uncorrected.volatile.total"
@@ -26,7 +26,7 @@ _SECONDS = 20.0
 
 
 class Status(StrEnum):
-    """Result of one check."""
+    """The result of one check."""
 
     OK = "ok"
     FAILED = "failed"
@@ -35,7 +35,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One question, its answer and the facts behind it."""
+    """One check: its name, its result, and details."""
 
     name: str
     status: Status
@@ -44,7 +44,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class HealthReport:
-    """What self_health_check found."""
+    """The results of self_health_check."""
 
     pid: int
     checks: tuple[Check, ...]
@@ -55,7 +55,7 @@ class HealthReport:
         return all(check.status is not Status.FAILED for check in self.checks)
 
     def as_dict(self) -> dict[str, object]:
-        """For json.dumps."""
+        """Return the report as a dictionary for json.dumps."""
         return {"healthy": self.healthy, **asdict(self)}
 
     def __str__(self) -> str:
@@ -63,7 +63,7 @@ class HealthReport:
 
 
 def read_kernel_log() -> list[str] | None:
-    """Lines of the kernel's ring buffer; None without the right to read it."""
+    """Return the lines of the kernel log; None without the permission to read it."""
     program = shutil.which("dmesg")
     if program is None:
         return None
@@ -81,7 +81,10 @@ def self_health_check(
     kernel_log: Callable[[], Iterable[str] | None] = read_kernel_log,
     infiniband: Path = _INFINIBAND,
 ) -> HealthReport:
-    """Check GPU memory, Xid lines (of hardware, and of `pid`, default this process) and InfiniBand links."""
+    """Check GPU memory, Xid lines, and InfiniBand links.
+
+    Xid lines of hardware faults count as failures; those of process `pid` (default: this process) are only reported.
+    """
     pid = os.getpid() if pid is None else pid
     checks = (_ecc(query), _xid(kernel_log(), pid), _links(infiniband))
     return HealthReport(pid, checks)

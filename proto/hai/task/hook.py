@@ -1,7 +1,8 @@
-"""A worker process that dies of an error first checks whether its node is broken.
+"""Lets a worker process that ends with an error first check whether its node is broken.
 
-The target of each process is wrapped when the process is started, so the hook reaches children made by fork, spawn and
-forkserver alike. torch.multiprocessing.spawn turns an error into exit code 1, so a non-zero exit counts as an error.
+The target function of each process is wrapped when the process is started, so the hook works for children made by
+fork, spawn and forkserver. torch.multiprocessing.spawn converts an error to exit code 1, so a non-zero exit code counts
+as an error.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _REPORT_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
-    """Calls `target`; on an error that would end the process, checks the node and reports it if it looks broken."""
+    """A function that calls `target`. After an error that would end the process, it checks and reports the node."""
 
     target: Callable[..., object]
 
@@ -38,9 +39,10 @@ class Guarded:
 
 
 def bind_hf_except_hook(Process: type[Any]) -> None:
-    """From now on, an uncaught error in a process of this class (e.g. torch.multiprocessing.Process) checks the node.
+    """Check the node after each uncaught error in a process of this class, such as torch.multiprocessing.Process.
 
-    The report is printed. If the node looks broken the platform gets it too, and restarts the task elsewhere.
+    The report is printed. If the node seems broken, the report is also sent to the platform, which restarts the task on
+    other nodes.
     """
     base: Any = next((c for c in Process.__mro__ if c.__name__ == "BaseProcess"), Process)
     start = base.start

@@ -1,4 +1,4 @@
-"""The numbers of HAI that programs pass to the SDK."""
+"""Numbers of HAI that programs pass to the SDK."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum, IntFlag
 
 
 class EXP_PRIORITY(IntEnum):
-    """The nine levels of urgency; AUTO is the highest that the user's quota has room for."""
+    """The priority levels. AUTO means the highest level for which the user has quota."""
 
     EXTREME_HIGH = 50
     VERY_HIGH = 40
@@ -24,7 +24,7 @@ PRIORITIES = {level.name: int(level) for level in EXP_PRIORITY}
 
 
 class WARN_TYPE(IntFlag):
-    """Kinds of warnings in HAI; disable_warn accepts them."""
+    """The kinds of warnings in HAI, which disable_warn accepts."""
 
     COMPLETED = 1
     TERMINATING = 2

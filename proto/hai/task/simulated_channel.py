@@ -1,4 +1,4 @@
-"""Simulates the platform for `hai python FILE ++`: one rank, and a suspend after a number of seconds."""
+"""Simulates the platform for `hai python FILE ++`, with one rank and a suspend after a number of seconds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from hai.task import env
 
-TYPE_CHECKING = False  # read as true by type checkers
+TYPE_CHECKING = False  # type checkers assume True
 if TYPE_CHECKING:
     from hai.task.channel import Answer, Value
 
@@ -22,7 +22,7 @@ def _number(variables: Mapping[str, str], name: str) -> float | None:
 
 
 class SimulatedChannel:
-    """Stores the state, requests a suspend at `suspend_at` (None: never), and exits when the program suspends."""
+    """Stores the state, requests a suspend at `suspend_at` (None means never), and exits when the program suspends."""
 
     def __init__(
         self, suspend_at: float | None, state: int = 0, clock: Callable[[], float] = time.monotonic
@@ -42,7 +42,7 @@ class SimulatedChannel:
         return self._suspend_at is not None and self._clock() >= self._suspend_at
 
     def suspend_agreed(self, step: int) -> bool:
-        return self.suspend_requested()  # a simulated task has one rank: it agrees with itself
+        return self.suspend_requested()  # a simulated task has only one rank
 
     def go_suspend(self, timeout: float, raise_exception: bool) -> bool:
         sys.exit(0)

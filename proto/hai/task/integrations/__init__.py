@@ -1,1 +1,1 @@
-"""Suspend and resume for training libraries: `torch`, `lightning`, `transformers`. Each loads its library on import."""
+"""Suspend and resume for training libraries: `torch`, `lightning`, `transformers`. Each module imports its library."""

@@ -1,9 +1,9 @@
-"""Saves the order in which a plain DataLoader gives its samples, so that a resumed epoch continues with the next one.
+"""Saves the order of the samples of a plain DataLoader, so that a resumed epoch continues with the next sample.
 
-A sampler draws the order of an epoch when it is first iterated. `keep_order` makes a loader record the state of all
-random generators at that time; `DataOrder.state` returns what a checkpoint must hold, and after `DataOrder.resume` the
-loader draws the same order again and skips what was trained, without loading it. The skipped batches are compared with
-those that were trained, which detects an order that cannot be repeated.
+A sampler draws the order of an epoch at its first iteration. `keep_order` lets a loader record the state of all random
+generators at that time. `DataOrder.state` returns the data that a checkpoint must contain. After `DataOrder.resume`,
+the loader draws the same order again, and skips the batches that were trained without loading them. A checksum of the
+skipped batches is compared with that of the trained ones, to detect an order that cannot be repeated.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ _OURS = "_hai_order"
 
 
 class DataOrder:
-    """The order of one loader. `warn` is called with what goes wrong."""
+    """The order of one loader. `warn` is called with a message if the order cannot be repeated."""
 
     def __init__(self, warn: Callable[[str], None]) -> None:
         self._warn = warn
-        self._begun: dict[str, Any] | None = None  # how the order of this epoch was drawn
-        self._drawn: deque[tuple[int, int]] = deque()  # batches, and a checksum of all up to each
+        # states of the generators before the order of this epoch was drawn
+        self._begun: dict[str, Any] | None = None
+        # number of batches, and a checksum of these batches
+        self._drawn: deque[tuple[int, int]] = deque()
         self._resumed: dict[str, Any] | None = None
 
     def trained(self, count: int) -> None:
@@ -37,22 +39,22 @@ class DataOrder:
             self._drawn.popleft()
 
     def finished(self) -> None:
-        """The epoch is over."""
+        """Record that the epoch has ended."""
         self._begun = None
 
     def state(self) -> dict[str, Any] | None:
-        """For a checkpoint; None: no epoch has begun."""
+        """Return the state for a checkpoint; None if no epoch has begun."""
         if self._begun is None or not self._drawn:
             return None
         trained, checksum = self._drawn[0]
         return {**self._begun, "trained": trained, "checksum": checksum}
 
     def resume(self, state: dict[str, Any] | None) -> None:
-        """Let the next epoch continue the one of this state."""
+        """Let the next epoch continue the epoch of this state. None begins a new epoch."""
         self._resumed = state
 
     def batches(self, loader: DataLoader[Any], sampler: Iterable[Any]) -> Iterator[Any]:
-        """The sampler's batches of indices that are left of an epoch."""
+        """Yield the batches of indices that remain in an epoch."""
         state, self._resumed = self._resumed, None
         if state is not None:
             remaining = self._skipped(loader, sampler, state)
@@ -66,7 +68,7 @@ class DataOrder:
     def _skipped(
         self, loader: DataLoader[Any], sampler: Iterable[Any], state: dict[str, Any]
     ) -> Iterator[Any] | None:
-        """Draw the order again, and leave out what was trained; None: nothing is left of it."""
+        """Draw the order again, and return the batches that were not trained; None if there are none."""
         self._begun = {key: state[key] for key in ("generators", "own", "epoch")}
         now, trained, checksum = get_generators(), int(state["trained"]), 0
         _set_generator_states(loader, state)
@@ -74,7 +76,7 @@ class DataOrder:
         batches = iter(sampler)
         for batch in islice(batches, trained):
             checksum = _checksum(batch, checksum)
-        first = next(batches, None)  # draws, if nothing has been skipped
+        first = next(batches, None)  # if no batch was skipped, this draws the order
         set_generators(now)
         if checksum != state["checksum"]:
             self._warn(
@@ -97,9 +99,9 @@ def _checksum(batch: Any, before: int) -> int:
 
 
 def keep_order(loader: object, order: DataOrder) -> str:
-    """Let a loader record its order. Returns why it cannot; empty: it can."""
+    """Let a loader record its order. Return the reason if this is not possible, else an empty string."""
     if _OURS not in getattr(loader, "__dict__", {}) and hasattr(loader, "load_state_dict"):
-        return ""  # it keeps its own position, in Lightning's checkpoint
+        return ""  # it saves its own position in Lightning's checkpoint
     if not isinstance(loader, DataLoader):
         return f"the training data come from a {type(loader).__name__}, whose position is not known"
     if isinstance(loader.dataset, IterableDataset):
@@ -111,7 +113,10 @@ def keep_order(loader: object, order: DataOrder) -> str:
 
 
 def _resumable(kind: type[DataLoader[Any]]) -> type[DataLoader[Any]]:
-    """The same class, whose batches of indices go through a DataOrder. It says that it can be resumed, to Lightning."""
+    """Return a subclass whose batches of indices pass through a DataOrder.
+
+    It has state_dict and load_state_dict, so that Lightning treats it as resumable.
+    """
 
     def index_sampler(self: Any) -> _Batches:
         return _Batches(self, super(type(self), self)._index_sampler, vars(self)[_OURS])
@@ -131,7 +136,7 @@ def _resumable(kind: type[DataLoader[Any]]) -> type[DataLoader[Any]]:
 
 
 class _Batches:
-    """What a DataLoader takes for its sampler."""
+    """The index sampler of a DataLoader whose order is recorded."""
 
     def __init__(self, loader: DataLoader[Any], sampler: Any, order: DataOrder) -> None:
         self._loader, self._sampler, self._order = loader, sampler, order
@@ -144,7 +149,7 @@ class _Batches:
 
 
 def _samplers(loader: DataLoader[Any]) -> list[Any]:
-    """All that may draw: the loader's own generator, its sampler, that of its batches."""
+    """Return all objects that may draw random numbers: the loader, its sampler, and its batch sampler with its own."""
     inner = getattr(loader.batch_sampler, "sampler", None)
     found = [loader, loader.sampler, loader.batch_sampler, inner]
     return [each for i, each in enumerate(found) if each is not None and each not in found[:i]]
@@ -156,7 +161,7 @@ def _generators(loader: DataLoader[Any]) -> list[torch.Generator]:
 
 
 def _epoch(loader: DataLoader[Any]) -> int:
-    """Of a DistributedSampler, which shuffles by it; 0: there is none."""
+    """Return the epoch of a DistributedSampler, which determines its order; 0 if there is none."""
     return max((int(getattr(each, "epoch", 0)) for each in _samplers(loader)), default=0)
 
 

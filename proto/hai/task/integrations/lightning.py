@@ -4,10 +4,10 @@
     trainer = Trainer(callbacks=[suspend])
     trainer.fit(model, DataLoader(data, batch_size=32, shuffle=True), ckpt_path=suspend.latest())
 
-Saves between two batches, so a resumed run neither repeats nor skips one. The order of a DataLoader and the random
-generators of every rank are kept (data_order.py); what a loader's workers draw is not. Where the position in the data
-cannot be kept, a line says so when training starts. With `batches` (StepBatches of integrations.torch), the order does
-not depend on generators at all. All processes suspend together.
+The callback saves between two batches, so a resumed run neither repeats nor skips a batch. It saves the order of a
+DataLoader (data_order.py) and the random generators of every rank, but not those of a loader's workers. If the position
+in the data cannot be saved, a line is printed when training starts. With `batches` (StepBatches of integrations.torch),
+the order does not depend on generators. All processes suspend together.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from hai.task.integrations.torch import (
 
 
 class SuspendCallback(Callback):  # type: ignore[misc, unused-ignore]
-    """Saves every `every` optimizer steps (0: only when suspended) and suspends when the platform requests it."""
+    """Saves every `every` optimizer steps (if 0, only before a suspend), and suspends when the platform requests it."""
 
     def __init__(
         self,
@@ -47,20 +47,20 @@ class SuspendCallback(Callback):  # type: ignore[misc, unused-ignore]
         self._every = every
         self._keep = keep
         self._order = DataOrder(lambda message: log_line(f"{message}."))
-        self._problem = ""  # why the position in the data is not kept
-        self._trained = 0  # batches
+        self._problem = ""  # why the position in the data cannot be saved
+        self._trained = 0  # number of batches
         self._saved_at = 0
         self._suspended = False
         self._rank = 0
-        self._resumed: dict[str, Any] | None = None  # of this rank
+        self._resumed: dict[str, Any] | None = None  # the loaded state of this rank
 
     def latest(self) -> str | None:
-        """Path for `fit(ckpt_path=…)`: the newest intact checkpoint; None in the first run."""
+        """Return the path of the newest intact checkpoint for `fit(ckpt_path=…)`; None in the first run."""
         found = checkpoint.latest(self._name)
         return None if found is None else str(found.path)
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Be there when Lightning makes the training loader, before it is iterated."""
+        """Wrap a method of the strategy, to prepare the training loader before it is iterated."""
         self._rank = trainer.global_rank
         if stage == "fit" and self._batches is None:
             process = trainer.strategy.process_dataloader
@@ -73,11 +73,11 @@ class SuspendCallback(Callback):  # type: ignore[misc, unused-ignore]
             vars(trainer.strategy)["process_dataloader"] = process_dataloader
 
     def state_dict(self) -> dict[str, Any]:
-        """Goes into the checkpoint, as it is on rank 0."""
+        """Return the state for the checkpoint, which contains that of rank 0."""
         return {"trained": self._trained, "step": self._saved_at, **self._rank_state()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Comes before the loader is iterated."""
+        """Restore the state of this rank. Lightning calls it before the loader is iterated."""
         self._trained = state_dict["trained"]
         if self._rank == 0:
             self._resumed = state_dict
@@ -92,7 +92,7 @@ class SuspendCallback(Callback):  # type: ignore[misc, unused-ignore]
         self._move_batches()
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """The loader's iterator exists now; making it has drawn from torch's generator."""
+        """Restore the random generators, after the creation of the loader's iterator has used one of them."""
         self._saved_at = trainer.global_step
         if self._resumed is not None:
             set_generators(self._resumed["generators"])
@@ -106,17 +106,20 @@ class SuspendCallback(Callback):  # type: ignore[misc, unused-ignore]
             )
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """The loader is iterated anew after this."""
+        """Set the position of `batches`, because the loader is iterated again after this."""
         self._move_batches()
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """A checkpoint that is written now begins with another epoch."""
+        """Record that the epoch has ended. A checkpoint that is written now begins with the next epoch."""
         self._order.finished()
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        """The batch before has been counted, this one has not: the only place where a checkpoint is exact."""
+        """Save and suspend if that is due or requested.
+
+        A checkpoint is exact only here: the previous batch has been counted, and this batch has not.
+        """
         requested = not self._suspended and self._suspend_requested(trainer)
         due = self._every and trainer.global_step - self._saved_at >= self._every
         if requested or due:
@@ -128,7 +131,7 @@ class SuspendCallback(Callback):  # type: ignore[misc, unused-ignore]
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Count it."""
+        """Count the batch."""
         self._trained += 1
         self._order.trained(batch_idx + 1)
 
@@ -163,6 +166,6 @@ class SuspendCallback(Callback):  # type: ignore[misc, unused-ignore]
                 self._name, trainer.save_checkpoint, step=step, keep=self._keep, report=False
             )
             task.checkpoint_saved(time.monotonic() - started, step)
-        else:  # takes part in gathering the state; rank 0 writes
+        else:  # the other ranks help to gather the state, which rank 0 writes
             trainer.save_checkpoint(Path(self._name))
         trainer.strategy.barrier("hai.task.integrations.lightning")

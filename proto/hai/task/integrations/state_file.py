@@ -1,15 +1,14 @@
-"""PyTorch state as one safetensors file: written at the speed of memory, and read without running code.
+"""PyTorch state as one safetensors file. It is written at the speed of memory, and read without running code.
 
     with path.open("wb") as file:
         write_state(file, {"model": model.state_dict(), "step": 7})
     state = unpack_state(bytearray(path.read_bytes()))
 
-The state is a tree of dicts, lists and tuples. Each of its tensors is a tensor of the file, named by its number. All
-else (numbers, strings, the tree itself) is the tensor `tree`: what torch.save writes for the tree with a
-reference in place of each tensor. torch.load reads it with weights_only. Tensors that share memory are written once.
-
-Each tensor begins at a multiple of 64 bytes, as in memory that torch allocates, so a reader needs no copy. The format
-allows no gaps, so tensors named `pad…` fill them.
+The state is a tree of dicts, lists and tuples. Each of its tensors is a tensor of the file, whose name is a number. The
+rest (numbers, strings, and the tree itself) is in the tensor `tree`, which contains the output of torch.save for the
+tree with a reference in place of each tensor. It is read by torch.load with weights_only. Equal views of the same
+memory are written once. Each tensor begins at a multiple of 64 bytes, as in memory that torch allocates, so a reader
+need not copy it. The format allows no gaps, so tensors with the name `pad…` fill them.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 _TREE = "tree"
-_REFERENCE = "hai.tensor"  # ("hai.tensor", number) stands for a tensor in the tree
+_REFERENCE = "hai.tensor"  # the tree has ("hai.tensor", number) in place of a tensor
 _PAD = "pad"
 _ALIGNMENT = 64
 _DTYPES = {
@@ -51,7 +50,7 @@ _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
 @dataclass(frozen=True)
 class StateLayout:
-    """Where the parts of a state lie in its file: the header, then the bytes of each tensor."""
+    """The parts of the file of a state: the header, then the bytes of each tensor."""
 
     header: bytes
     tensors: tuple[torch.Tensor, ...]
@@ -63,7 +62,7 @@ class StateLayout:
 
 
 def layout_of(state: Any) -> StateLayout:
-    """Lay out a state. The tensors are not copied: write them before the program changes them."""
+    """Return the layout of a state. The tensors are not copied, so write them before the program changes them."""
     numbers: dict[tuple[Any, ...], int] = {}
     found: list[torch.Tensor] = []
 
@@ -81,7 +80,7 @@ def layout_of(state: Any) -> StateLayout:
 
 
 def write_state(file: BinaryIO, state: Any) -> None:
-    """Write a state. Tensors of a GPU are copied to the host one at a time."""
+    """Write a state. Tensors on a GPU are copied to the host one at a time."""
     layout = layout_of(state)
     file.write(layout.header)
     for tensor in layout.tensors:
@@ -89,7 +88,7 @@ def write_state(file: BinaryIO, state: Any) -> None:
 
 
 def unpack_state(memory: Buffer) -> Any:
-    """Return the state whose file content is in writable memory. Its tensors are views of that memory."""
+    """Return the state of a file whose content is in writable memory. The tensors are views of that memory."""
     content = torch.frombuffer(memory, dtype=torch.uint8)
     header_end = 8 + int.from_bytes(content[:8].numpy().tobytes(), "little")
     header = json.loads(content[8:header_end].numpy().tobytes())
@@ -128,7 +127,7 @@ def _header(tensors: list[tuple[str, torch.Tensor]]) -> bytes:
 
 
 def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
-    """The bytes of a tensor of the host, as a flat view where its memory is contiguous."""
+    """Return the bytes of a tensor on the host. It is a view if the memory of the tensor is contiguous."""
     return tensor.contiguous().reshape(-1).view(torch.uint8)
 
 
@@ -155,7 +154,7 @@ def _map_tree(tree: Any, matches: Callable[[Any], bool], replace: Callable[[Any]
 
 
 def _is_plain_tensor(value: Any) -> bool:
-    """Whether a file can hold a tensor by its bytes. Others (sparse, quantized, subclasses) stay in the tree."""
+    """Return whether a value is a tensor that can be stored as bytes. Others (sparse, subclasses) stay in the tree."""
     return (
         type(value) in (torch.Tensor, torch.nn.Parameter)
         and value.layout is torch.strided

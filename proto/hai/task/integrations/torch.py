@@ -1,4 +1,4 @@
-"""A PyTorch training loop that can be suspended before any step and goes on bit for bit.
+"""A PyTorch training loop that can be suspended before any step, and continues with exactly the same results.
 
     batches = StepBatches(len(data), batch_size=32, seed=1)
     loader = DataLoader(data, batch_sampler=batches)
@@ -7,10 +7,13 @@
     for step, batch in zip(loop.steps(1000), loader):
         ...
 
-What is saved: every part with state_dict/load_state_dict, the random generators of torch, CUDA, Python and (if loaded)
-NumPy of each process, and the step, which is the sampler's position too. With torch.distributed, rank 0 writes the
-parts, each process its own generators, and the processes agree on a suspend by one all-reduce a step.
-Random transforms inside DataLoader workers are seeded by torch when the loader is made: seed them by index instead.
+A checkpoint contains all parts, which have state_dict and load_state_dict; the random generators of torch, CUDA, Python
+and (if loaded) NumPy of each process; and the step, which is also the position of the sampler. With torch.distributed,
+rank 0 writes the parts, each process writes its own generators, and the processes agree on a suspend with one
+all-reduce per step.
+
+torch seeds random transforms in DataLoader workers when the loader's iterator is created. To make them repeatable, seed
+them by the index of the sample.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ from hai.task.integrations.state_file import unpack_state, write_state
 
 
 class Stateful(Protocol):
-    """A model, an optimizer, a learning-rate scheduler, a gradient scaler …"""
+    """A part of the state, such as a model, an optimizer, a learning-rate scheduler or a gradient scaler."""
 
     def state_dict(self) -> Any: ...
 
@@ -41,10 +44,10 @@ class Stateful(Protocol):
 
 
 class StepBatches(Sampler[list[int]]):  # type: ignore[misc, unused-ignore]
-    """Endless batches of indices, shuffled anew each epoch; batch number s depends on (seed, s) only.
+    """Endless batches of indices, which are shuffled again in each epoch. Batch number s depends only on (seed, s).
 
-    `replica` of `replicas` takes every replicas-th batch part, so all processes together see each index once an epoch
-    (the last, incomplete batch of an epoch is left out).
+    Each of the `replicas` processes gets its own part of every batch, so all processes together get each index at most
+    once per epoch. The last, incomplete batch of an epoch is omitted.
     """
 
     def __init__(
@@ -72,7 +75,7 @@ class StepBatches(Sampler[list[int]]):  # type: ignore[misc, unused-ignore]
 
 
 class Loop:
-    """Counts steps, saves after every `every` steps (0: only when suspended), and suspends on request."""
+    """Counts steps, saves after every `every` steps (if 0, only before a suspend), and suspends on request."""
 
     def __init__(
         self,
@@ -93,7 +96,10 @@ class Loop:
         self._suspended = False
 
     def load(self) -> bool:
-        """Restore the newest checkpoint; False if there is none. Call it before the loader is iterated."""
+        """Restore the newest checkpoint. Return False if there is none. Call it before the loader is iterated.
+
+        Raises RuntimeError if this rank does not find the checkpoint of rank 0.
+        """
         step = _same_step(checkpoint.latest(self._name) if _rank() == 0 else None)
         if step < 0:
             return False
@@ -110,8 +116,8 @@ class Loop:
         return True
 
     def steps(self, total: int) -> Iterator[int]:
-        """The numbers of the remaining steps up to `total`."""
-        # Only now: making a loader's iterator draws from torch's generator
+        """Yield the numbers of the remaining steps below `total`. Save and suspend between them."""
+        # Not in `load`, because creating a loader's iterator uses torch's generator.
         if self._generators is not None:
             set_generators(self._generators)
             self._generators = None
@@ -123,14 +129,14 @@ class Loop:
                 self.save()
 
     def save(self) -> None:
-        """Write a checkpoint now; with torch.distributed, every process must call it."""
+        """Write a checkpoint now. With torch.distributed, every process must call it."""
         started = time.monotonic()
         if _rank() != 0:
             data = pack({"generators": get_generators()})
             checkpoint.save_bytes(
                 self._rank_name(), data, step=self.step, keep=self._keep + 1, report=False
             )
-        _barrier()  # a checkpoint of rank 0 promises that the others' exist
+        _barrier()  # if rank 0 has a checkpoint, those of the others exist
         if _rank() == 0:
             parts = {key: part.state_dict() for key, part in self._parts.items()}
             state = {"parts": parts, "generators": get_generators()}
@@ -142,7 +148,7 @@ class Loop:
                 report=False,
             )
             task.checkpoint_saved(time.monotonic() - started, self.step)  # once for all parts
-        _barrier()  # one call of go_suspend suspends all
+        _barrier()  # because one call of go_suspend suspends all ranks
 
     def _suspend_if_requested(self) -> None:
         if not self._suspended and suspend_agreed(self.step):
@@ -170,7 +176,10 @@ class Loop:
 
 
 def suspend_agreed(step: int) -> bool:
-    """hai.task.suspend_agreed for every process of a torch.distributed job, whatever its ranks are called."""
+    """Return the same as hai.task.suspend_agreed, for all processes of a torch.distributed job.
+
+    It does not use LOCAL_RANK, so it works for every way to start the processes.
+    """
     if not _distributed():
         return task.suspend_agreed(step)
     requested = torch.tensor([task.receive_suspend_command()], dtype=torch.int32, device=_device())
@@ -211,7 +220,7 @@ def read(name: str, step: int) -> dict[str, Any] | None:
         return None
     content = found[1]
     state: dict[str, Any]
-    if bytes(content[:2]) == b"PK":  # earlier releases wrote the archives of torch.save
+    if bytes(content[:2]) == b"PK":  # earlier releases wrote archives with torch.save
         state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     else:
         state = unpack_state(content)
@@ -219,14 +228,17 @@ def read(name: str, step: int) -> dict[str, Any] | None:
 
 
 def pack(state: dict[str, Any]) -> bytes:
-    """As a checkpoint holds it: `read` runs no code."""
+    """Return a state as the bytes of a checkpoint."""
     buffer = io.BytesIO()
     write_state(buffer, state)
     return buffer.getvalue()
 
 
 def get_generators() -> dict[str, Any]:
-    """States of torch, CUDA, Python and NumPy as tensors, numbers and tuples only: they load without running code."""
+    """Return the states of the generators of torch, CUDA, Python and NumPy.
+
+    They consist of tensors, numbers and tuples, so that they can be loaded without running code.
+    """
     states: dict[str, Any] = {"torch": torch.get_rng_state(), "python": random.getstate()}
     if torch.cuda.is_available():
         states["cuda"] = torch.cuda.get_rng_state_all()
@@ -237,8 +249,9 @@ def get_generators() -> dict[str, Any]:
 
 
 def set_generators(states: dict[str, Any]) -> None:
-    """Continue the random sequences from where get_generators() was called."""
-    torch.set_rng_state(states["torch"].clone())  # torch ignores where a view begins in its storage
+    """Set the states of the generators to those that get_generators() returned."""
+    # a copy, because torch ignores the offset of a view in its storage
+    torch.set_rng_state(states["torch"].clone())
     random.setstate(states["python"])
     if "cuda" in states and torch.cuda.is_available():
         torch.cuda.set_rng_state_all([state.clone() for state in states["cuda"]])

@@ -3,8 +3,9 @@
     trainer = Trainer(model, arguments, train_dataset=data, callbacks=[SuspendCallback()])
     trainer.train(resume_from_checkpoint=latest(arguments.output_dir))
 
-The Trainer writes its own checkpoints (also on its own schedule, `save_steps`); the callback makes it write one when
-the platform requests a suspend, and suspends once it is on disk. Keep `output_dir` on storage that all ranks share.
+The Trainer writes its own checkpoints, also by its own schedule (`save_steps`). When the platform requests a suspend,
+the callback requests a checkpoint, and suspends after it is on disk. `output_dir` must be on storage that all ranks
+share.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from hai import task
 from hai.task.channel import log_line
 from hai.task.integrations.torch import suspend_agreed
 
-_MANIFEST = "hai-manifest.json"  # written after everything else: names and sizes
+_MANIFEST = "hai-manifest.json"  # names and sizes of the files; written last
 
 
 class SuspendCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
-    """Requests a checkpoint and suspends when the platform requests it."""
+    """Requests a checkpoint and suspends when the platform requests a suspend."""
 
     def __init__(self) -> None:
         self._suspend_requested = False
@@ -36,7 +37,7 @@ class SuspendCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> TrainerControl:
-        """Between two optimizer steps: request a checkpoint if a suspend is requested."""
+        """Request a checkpoint if a suspend is requested. The Trainer calls it between two optimizer steps."""
         self._step_ended = time.monotonic()
         if not self._suspended and (self._suspend_requested or suspend_agreed(state.global_step)):
             self._suspend_requested = control.should_save = True
@@ -45,19 +46,19 @@ class SuspendCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
     def on_save(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        """This process has written its part of the checkpoint."""
+        """Complete the checkpoint after this process has written its part, and suspend if that is requested."""
         _barrier()
         if state.is_world_process_zero:
             _seal(Path(str(args.output_dir)) / f"checkpoint-{state.global_step}")
             task.checkpoint_saved(time.monotonic() - self._step_ended, state.global_step)
         if self._suspend_requested:
             self._suspend_requested, self._suspended = False, True
-            _barrier()  # one call of go_suspend suspends all
+            _barrier()  # because one call of go_suspend suspends all ranks
             task.go_suspend()
 
 
 def latest(output_dir: str | Path) -> str | None:
-    """The newest checkpoint that was written to its end; None in the first run."""
+    """Return the path of the newest complete checkpoint; None in the first run."""
     found = Path(output_dir).glob(f"checkpoint-*/{_MANIFEST}")
     for manifest in sorted(found, key=lambda m: int(m.parent.name.split("-")[1]), reverse=True):
         if _complete(manifest):
@@ -72,7 +73,7 @@ def _barrier() -> None:
 
 
 def _seal(folder: Path) -> None:
-    """Flush every file to disk, then the list of them."""
+    """Flush all files to disk, then write and flush the manifest."""
     files = [path for path in folder.rglob("*") if path.is_file() and path.name != _MANIFEST]
     for path in files:
         _flush(path)
