@@ -1,4 +1,4 @@
-# make check: everything a change must pass. `make` alone shows the targets.
+# `make check` runs everything that a change must pass. `make` alone lists the targets.
 PYTHON ?= python
 BESIDE := -n $(shell nproc) --dist loadgroup
 ALONE  := --last-failed --last-failed-no-failures none -rpf
@@ -13,7 +13,7 @@ help:
 
 check: format lint types proto-lint test ## what every change must pass: format, lint, types, contracts, unit tests
 
-format: ## the formatter has nothing to change
+format: ## check that the formatter has nothing to change
 	ruff format --check .
 
 lint: ## ruff and the import contracts
@@ -29,7 +29,7 @@ proto: ## generate the stubs beside the .proto files
 proto-lint: ## buf lint, and buf breaking against the last released contract
 	cd proto && buf lint && buf breaking --against baseline.binpb
 
-# In parallel. What failed beside others is tried once more alone, and named.
+# Tests run in parallel. Tests that fail are run once more alone, and those that pass then are listed.
 define pytest
 	$(PYTHON) -m pytest $(BESIDE) $(1) || $(PYTHON) -m pytest $(ALONE) $(1)
 endef
@@ -40,7 +40,7 @@ test: ## unit and contract tests
 $(TIERS:%=test-%): test-%:
 	$(call pytest,-m $* tests)
 
-test-tiers: ## all tiers, and what runs on a store once more on PostgreSQL
+test-tiers: ## all tiers, and the tests of stores also on PostgreSQL
 	$(call pytest,-m "$(IN_TIER)" tests)
 	@[ -z "$$HAI_TEST_POSTGRES" ] || $(MAKE) test-on-postgres
 
@@ -51,18 +51,18 @@ test-on-postgres: ## services and controllers on PostgreSQL (HAI_TEST_POSTGRES)
 e2e-k8s: ## the main job on a real cluster: KUBECONFIG and HAI_E2E_IMAGE (docs/operate.md says what else)
 	$(PYTHON) -m pytest -m k8s tests/e2e tests/contract
 
-bench: ## the figures of the quality bars, into bench.json
+bench: ## run the benchmarks, and write bench.json
 	$(PYTHON) -m tests.bench
 
-mutate: ## would the scheduler's tests notice? 300 small errors, ten minutes
+mutate: ## do the scheduler's tests notice small errors? 300 errors, ten minutes
 	$(PYTHON) -m tests.mutation --sample 300
 
-mutate-fence: ## would any test notice a lost statement of the fence? half an hour
+mutate-fence: ## do tests notice a removed statement of the fencing code? half an hour
 	$(PYTHON) -m tests.mutation.fence
 
-silence: ## what falls silent ends nothing twice: 1 000 schedules with real agents, half an hour
+silence: ## 1 000 random schedules of silent links and processes with real agents, half an hour
 	$(PYTHON) -m tests.silence 0 1000
 
-docs: ## the pictures of the terminal app drawn anew, and the manual as a site
+docs: ## draw the pictures of the terminal app, and build the manual as a site
 	$(PYTHON) -m hai_tui.screenshots docs/tui
 	mkdocs build --strict

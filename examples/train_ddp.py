@@ -1,9 +1,10 @@
-"""Train on scikit-learn's digits with PyTorch DistributedDataParallel; gloo on CPUs, NCCL where there are GPUs.
+"""Train on scikit-learn's digits with PyTorch DistributedDataParallel, with gloo on CPUs and NCCL on GPUs.
 
-    torchrun --nproc-per-node 2 examples/train_ddp.py        two processes here
-    hai run examples/ddp.yml                                 HAI style: one process a node
+    torchrun --nproc-per-node 2 examples/train_ddp.py        two processes on this machine
+    hai run examples/ddp.yml                                 HAI style: one process per node
 
-In a task, `torchrun examples/train_ddp.py` needs no options: it reads the PET_* variables that the platform sets.
+In a task, `torchrun examples/train_ddp.py` needs no options, because it reads the PET_* variables that the platform
+sets.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from hai.task.integrations.torch import Loop, StepBatches
 
 
 def make_data() -> TensorDataset:
-    """1797 pictures of 8x8 pixels, and the digit on each."""
+    """Return 1797 images of 8x8 pixels, with the digit on each."""
     pictures, digits = load_digits(return_X_y=True)
     return TensorDataset(
         torch.tensor(pictures, dtype=torch.float32) / 16, torch.tensor(digits, dtype=torch.int64)
@@ -32,7 +33,7 @@ def make_data() -> TensorDataset:
 
 
 def join() -> torch.device:
-    """Meet the other processes (a program started alone is a job of one); the device to compute on."""
+    """Join the other processes, if any, and return the device for computing."""
     gpu = torch.cuda.is_available()
     device = (
         torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if gpu else torch.device("cpu")
@@ -47,7 +48,7 @@ def join() -> torch.device:
 
 
 def train(options: argparse.Namespace, device: torch.device) -> float:
-    """Run what is left of the steps; the loss over all pictures."""
+    """Run the remaining steps, and return the loss over all images."""
     torch.manual_seed(options.seed)
     data = make_data()
     model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Dropout(0.1), nn.Linear(32, 10)).to(
@@ -93,7 +94,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="write the result there as JSON")
     options = parser.parse_args()
-    torch.set_num_threads(1)  # repeatable on CPUs, and room for the other processes
+    torch.set_num_threads(1)  # repeatable results on CPUs, and leaves cores to other processes
     loss = train(options, join())
     if dist.get_rank() == 0:
         print(f"finished {options.steps} steps: loss {loss:.6f} ({loss.hex()})", flush=True)

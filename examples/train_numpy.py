@@ -1,11 +1,11 @@
-"""Train a small network on generated digits; numpy only. However often it is suspended, it ends with the same loss.
+"""Train a small network on generated digits, with numpy only. The final loss does not depend on suspensions.
 
-    python examples/train_numpy.py                                   here
-    hai python examples/train_numpy.py ++ --suspend_seconds 2        as if it were suspended
-    hai python examples/train_numpy.py -- --nodes 2                  in the cluster
+    python examples/train_numpy.py                                   on this machine
+    hai python examples/train_numpy.py ++ --suspend_seconds 2        with simulated suspensions
+    hai python examples/train_numpy.py -- --nodes 2                  on the cluster
 
-Three things make it repeatable: the batch of a step depends on the step only, a checkpoint holds all that changes, and
-numpy computes in one thread. Every rank trains the same; rank 0 writes.
+Three things make it repeatable: the batch of a step depends on the step only, a checkpoint has everything that changes,
+and numpy computes in one thread. Every rank trains the same model, and rank 0 saves it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import os
 import time
 from pathlib import Path
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy is loaded: the order of additions
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy loads: fixes the order of sums
 os.environ.setdefault("MKL_NUM_THREADS", "1")
 
 import numpy as np
@@ -29,7 +29,7 @@ Arrays = dict[str, np.ndarray]
 
 
 def make_digits(seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Ten random 8x8 patterns, each seen many times through noise."""
+    """Return noisy copies of ten random 8x8 patterns, with the number of each pattern."""
     random = np.random.default_rng(seed)
     patterns = random.uniform(0, 1, (CLASSES, PIXELS))
     labels = random.integers(0, CLASSES, ITEMS)
@@ -37,7 +37,7 @@ def make_digits(seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def make_model(seed: int) -> Arrays:
-    """Two layers and the momentum of each."""
+    """Return the weights of two layers, with their momentum."""
     random = np.random.default_rng(seed + 1)
     weights = {
         "w1": random.normal(0, PIXELS**-0.5, (PIXELS, HIDDEN)),
@@ -49,7 +49,7 @@ def make_model(seed: int) -> Arrays:
 
 
 def forward(model: Arrays, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-    """Mean cross-entropy, the hidden layer and the class probabilities."""
+    """Return the mean cross-entropy, the hidden layer and the class probabilities."""
     hidden = np.tanh(x @ model["w1"] + model["b1"])
     scores = hidden @ model["w2"] + model["b2"]
     scores -= scores.max(axis=1, keepdims=True)
@@ -59,7 +59,7 @@ def forward(model: Arrays, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndar
 
 
 def train_step(model: Arrays, x: np.ndarray, y: np.ndarray, rate: float = 0.05) -> float:
-    """One step of gradient descent with momentum."""
+    """Do one step of gradient descent with momentum, and return the loss."""
     loss, hidden, error = forward(model, x, y)
     error[np.arange(len(y)), y] -= 1
     error /= len(y)
@@ -72,7 +72,7 @@ def train_step(model: Arrays, x: np.ndarray, y: np.ndarray, rate: float = 0.05) 
 
 
 def load(model: Arrays) -> int:
-    """Restore the newest checkpoint into `model`; the step to go on with."""
+    """Load the newest checkpoint into `model`, and return the next step, or 0 without a checkpoint."""
     found = checkpoint.latest("train")
     if found is None:
         return 0
@@ -82,13 +82,13 @@ def load(model: Arrays) -> int:
 
 
 def save(model: Arrays, step: int) -> None:
-    """Rank 0 writes for all."""
+    """Save a checkpoint. Only rank 0 writes."""
     if hai.rank() == 0:
         checkpoint.save("train", lambda file: np.savez(file, **model), step=step)  # type: ignore[arg-type]
 
 
 def leave(model: Arrays, step: int) -> None:
-    """Save and yield. One rank speaks for all, so the others wait for it."""
+    """Save and yield. Rank 0 yields for the whole task, and the other ranks wait."""
     print(f"suspended before step {step}", flush=True)
     save(model, step)
     if hai.rank() == 0:
@@ -97,7 +97,7 @@ def leave(model: Arrays, step: int) -> None:
 
 
 def train(options: argparse.Namespace) -> float:
-    """Run what is left of the steps; the loss over all items."""
+    """Run the remaining steps, and return the loss over all items."""
     x, y = make_digits(options.seed)
     model = make_model(options.seed)
     first = load(model)

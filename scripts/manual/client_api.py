@@ -1,4 +1,4 @@
-"""Writes the reference of `hai.client` from its docstrings; mkdocs calls it through `hooks.py`."""
+"""Makes the reference page of `hai.client` from its docstrings. mkdocs calls it through `hooks.py`."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ reads, and a submission, is repeated when the server cannot be reached for a mom
 
 
 def client_api() -> str:
-    """The whole page."""
+    """Return the whole page."""
     return "\n".join([_INTRODUCTION, *_public_names(), *_resources(), *_errors()])
 
 
 def public_methods(kind: type) -> dict[str, object]:
-    """Methods and properties of a class that users may call, by name, in the order of the source."""
+    """Return the public methods and properties of a class by name, in the order of the source."""
     found = {
         name: member
         for base in reversed(kind.__mro__)
@@ -51,7 +51,7 @@ def public_methods(kind: type) -> dict[str, object]:
 
 
 def resources() -> dict[str, type]:
-    """The classes of the attributes of a `Client`, by attribute."""
+    """Return the classes of a `Client`'s attributes by the attribute's name."""
     client = Client(Profile(server="127.0.0.1:1", token=""))
     return {
         name: type(value)
@@ -99,7 +99,7 @@ def _signature(member: object) -> str:
     function = getattr(member, "__func__", member)
     signature = inspect.signature(function)
     parameters = [p for p in signature.parameters.values() if p.name not in ("self", "cls")]
-    # postponed annotations are strings, and shown in quotes
+    # remove the quotes of postponed annotations, which are strings
     return re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(signature.replace(parameters=parameters)))
 
 

@@ -19,13 +19,13 @@ _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\((\.\.?/[^)#\s]+)(#[^)\s]*)?\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the page that has no file."""
+    """Add the reference of the client, which has no file."""
     files.append(File.generated(config, "client-api.md", content=client_api()))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Turn links to files outside the manual into links to the repository, or, without `repo_url`, into paths."""
+    """Turn links to files outside the manual into links to the repository, or into paths without `repo_url`."""
     folder = posixpath.dirname(page.file.src_uri)
 
     def replace(link: re.Match[str]) -> str:

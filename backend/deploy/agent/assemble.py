@@ -1,10 +1,10 @@
 """Makes the agent's directory: a Python, its packages and its C library, for any image with /bin/sh.
 
-    python api/assemble.py TARGET
+    python agent/assemble.py TARGET
 
-Run by the Python that is to be brought. Of the image that the directory is copied into, musl, busybox or another glibc,
-nothing is used but /bin/sh: the scripts in bin/ call the C library's own loader beside them, with the libraries beside
-it. No variable is set, so the programs that the agent starts use what their image has.
+Run it with the Python that is to be copied. In the image of a task, the agent uses only /bin/sh, so the image may have
+musl, busybox or another glibc: the scripts in bin/ call the dynamic loader and libraries of the directory itself. They
+set no environment variable, so programs that the agent starts use the libraries of their image.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ DISTRIBUTIONS = (
 
 PACKAGES = ("hai", "hai_backend", "hfai")
 
-_NOT_NEEDED = {"..", "__pycache__", "_cffi"}  # the last: zstandard a second time, for PyPy
+_NOT_NEEDED = {"..", "__pycache__", "_cffi"}  # _cffi is a second build of zstandard, for PyPy
 
 _UNWANTED = shutil.ignore_patterns(
     *("__pycache__", "test", "tests", "testing", "idlelib", "tkinter", "turtledemo", "ensurepip"),
@@ -52,7 +52,7 @@ _LINE = re.compile(r"^\s*(?:\S+ => )?(/\S+) \(0x", re.MULTILINE)
 
 
 def main(argv: list[str]) -> int:
-    """Exit code 0: TARGET is complete."""
+    """Make the directory TARGET. Return 0 if it is complete."""
     parser = argparse.ArgumentParser(description="Make the agent's directory.")
     parser.add_argument("target", type=Path)
     target: Path = parser.parse_args(argv).target.absolute()
@@ -68,13 +68,13 @@ def main(argv: list[str]) -> int:
 
 
 def bring_python(lib: Path) -> None:
-    """The interpreter and its standard library."""
+    """Copy the interpreter and its standard library."""
     shutil.copytree(sysconfig.get_path("stdlib"), lib / _version(), ignore=_UNWANTED)
     shutil.copy2(Path(sys.executable).resolve(), lib / "python.elf")
 
 
 def bring_packages(site: Path) -> None:
-    """Packages as they are installed; ours may be a checkout."""
+    """Copy the installed packages. Our own packages may be a checkout."""
     for name in DISTRIBUTIONS:
         for file in metadata.files(name) or ():
             if not _NOT_NEEDED & {*file.parts, file.name.partition(".")[0]}:
@@ -87,7 +87,7 @@ def bring_packages(site: Path) -> None:
 
 
 def bring_libraries(lib: Path) -> str:
-    """Every library that something in `lib` needs; the answer is the loader's name."""
+    """Copy every library that a file in `lib` needs. Return the name of the dynamic loader."""
     needed = {path for file in _programs(lib) for path in _needs(file)}
     for path in needed:
         if not path.is_relative_to(lib):
@@ -97,7 +97,7 @@ def bring_libraries(lib: Path) -> str:
 
 
 def write_scripts(folder: Path, loader: str) -> None:
-    """What is called from outside."""
+    """Write the commands that are called from outside the directory."""
     folder.mkdir()
     for name, script in (("python3", PYTHON.format(loader=loader)), ("hai-agent", AGENT)):
         (folder / name).write_text(script)
@@ -119,7 +119,7 @@ def _version() -> str:
 
 
 def _site_folder() -> str:
-    """Where the Python that is brought looks for packages: Debian's own has another folder."""
+    """Return the name of the package directory of this Python. Debian's own Python uses another one."""
     return "dist-packages" if "deb_system" in sysconfig.get_scheme_names() else "site-packages"
 
 

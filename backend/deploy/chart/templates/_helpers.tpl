@@ -52,7 +52,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- end }}
 
-{{- /* Names that certificates of the servers hold for. */ -}}
+{{- /* The names for which the servers' certificates are valid. */ -}}
 {{- define "hai.names" -}}
 {{- $names := list (include "hai.host" .) (printf "*.%s" (include "hai.peers" .)) "localhost" -}}
 {{- with include "hai.browsersHost" . }}{{ $names = append $names . }}{{ end -}}
@@ -60,14 +60,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{ $names | uniq | toJson }}
 {{- end }}
 
-{{- /* Addresses that they hold for. */ -}}
+{{- /* The IP addresses for which they are valid. */ -}}
 {{- define "hai.ips" -}}
 {{- $ips := list "127.0.0.1" -}}
 {{- range .Values.tls.names }}{{ if regexMatch "^([0-9.]+|[0-9A-Fa-f]*:[0-9A-Fa-f:.]*)$" . }}{{ $ips = append $ips . }}{{ end }}{{ end -}}
 {{ $ips | uniq | toJson }}
 {{- end }}
 
-{{- /* Name that browsers reach tasks by: of all of them by path, else with a star for each. Empty: there is no proxy. */ -}}
+{{- /* The host name of tasks in browsers: one name if tasks are paths, else a wildcard. Empty if there is no proxy. */ -}}
 {{- define "hai.browsersHost" -}}
 {{- with .Values.proxy -}}
 {{- if .url }}{{ if not .paths }}*.{{ end }}{{ (urlParse .url).hostname }}{{ end -}}
@@ -90,7 +90,7 @@ EXTREME_HIGH VERY_HIGH HIGH ABOVE_NORMAL NORMAL UNDER_NORMAL BELOW_NORMAL LOW SP
 hai-{{ .cluster | lower }}-{{ .level | lower | replace "_" "-" }}
 {{- end }}
 
-{{- /* Makes whole numbers of a dictionary whole: YAML knows one kind of number, TOML two. */ -}}
+{{- /* Converts whole numbers of a dictionary to integers: YAML has one type of number, TOML has two. */ -}}
 {{- define "hai.whole" -}}
 {{- $table := . -}}
 {{- range $key, $value := $table -}}
@@ -104,7 +104,7 @@ hai-{{ .cluster | lower }}-{{ .level | lower | replace "_" "-" }}
 {{- end -}}
 {{- end }}
 
-{{- /* Settings of the proxy. */ -}}
+{{- /* The settings of the proxy. */ -}}
 {{- define "hai.door" -}}
 {{- if .Values.proxy.url -}}
 {{- if and (include "hai.tlsSecret" .) (hasPrefix "http:" .Values.proxy.url) }}{{ fail "proxy.url must begin with https: servers speak TLS to browsers, too" }}{{ end -}}
@@ -117,7 +117,7 @@ http_listen: ""
 {{- end -}}
 {{- end }}
 
-{{- /* hai.toml: what the chart knows, then settings and kubernetes of the values, which count more. */ -}}
+{{- /* hai.toml: the chart's own settings. `settings` and `kubernetes` of the values override them. */ -}}
 {{- define "hai.toml" -}}
 {{- $tls := include "hai.tlsSecret" . -}}
 {{- $port := int .Values.service.port -}}
