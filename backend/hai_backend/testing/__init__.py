@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class ManualClock:
-    """A clock that stands still until `advance`."""
+    """A clock whose time changes only with `advance`."""
 
     def __init__(self, now: float = 1_000_000.0) -> None:
         self._now = now

@@ -1,6 +1,7 @@
 """A fake Kubernetes cluster for tests: an API server with real HTTP, controllers, and kubelets.
 
-It behaves as a real control plane was observed to behave; tests/contract/test_kubernetes_contract.py runs against both.
+It behaves as real control planes do; the tests in tests/contract/test_kubernetes_contract.py run against both.
+
 Not implemented: server-side apply, exec, attach and port-forward, aggregated discovery, Tables, probes and lifecycle
 hooks, sidecars, preemption, pod affinity, admission by quotas and rights, and pruning of unknown fields.
 """

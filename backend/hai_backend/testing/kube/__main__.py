@@ -2,7 +2,7 @@
 
     python -m hai_backend.testing.kube --nodes 3 --home DIR
 
-It writes DIR/kubeconfig, and prints the path of that file when the server answers.
+It writes DIR/kubeconfig, and prints the path of that file when the server accepts requests.
 """
 
 from __future__ import annotations

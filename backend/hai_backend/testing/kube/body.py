@@ -41,17 +41,17 @@ def _stamp(second: int) -> str:
 
 
 def fine_stamp(now: float) -> str:
-    """Format a metav1.MicroTime, which lines of logs have too."""
+    """Format a metav1.MicroTime, which is also the format of time stamps in logs."""
     return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def seconds_of(text: str) -> float:
-    """Parse a stamp."""
+    """Parse a time stamp to seconds since the epoch."""
     return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
 
 
 def dig(body: Mapping[str, Any], path: str, default: Any = None) -> Any:
-    """Return the value at a path, as in `dig(pod, "spec.nodeName")`; the default if a part of it is missing or null."""
+    """Return the value at a path, as in `dig(pod, "spec.nodeName")`; the default if a part is missing or null."""
     value: Any = body
     for step in path.split("."):
         if not isinstance(value, dict):
@@ -76,7 +76,7 @@ def condition(body: Mapping[str, Any], kind: str) -> Body | None:
 
 
 def with_condition(conditions: list[Body], new: Body, now: float) -> list[Body]:
-    """Replace or append a condition. Its transition time changes only if its status changes."""
+    """Return the conditions with one replaced or appended. Its transition time changes only if its status changes."""
     old = next((c for c in conditions if c["type"] == new["type"]), None)
     same = old is not None and old["status"] == new["status"]
     since = old.get("lastTransitionTime") if same and old is not None else None

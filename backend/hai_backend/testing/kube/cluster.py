@@ -1,10 +1,10 @@
-"""A cluster within this process: API server, controllers, scheduler and kubelets.
+"""A cluster within this process, with an API server, controllers, a scheduler and kubelets.
 
     async with FakeCluster(nodes=4, clock=ManualClock()) as cluster:
         client = …(cluster.url)
         await cluster.advance(60)
 
-Everything runs in the event loop of the test. A client that blocks needs a thread (see `threaded`).
+All components run in the event loop of the test. A client that blocks needs a thread (see `threaded`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from hai_backend.testing.kube.timers import ManualTimers, RealTimers, Timers
 
 
 def write_kubeconfig(path: Path, url: str) -> Path:
-    """Write a kubeconfig for a cluster at `url`, with a user who has no real credentials."""
+    """Write a kubeconfig for a cluster at `url`, with a user that has no real credentials."""
     config = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -62,9 +62,10 @@ _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 class FakeCluster:
     """A fake cluster, used as an async context manager.
 
-    `kubelet` creates the kubelet of all nodes. `window`: number of changes kept for watches, for each kind. `lag`:
-    number of changes by which a watch whose client does not read may fall behind before it ends. `node_grace`:
-    seconds without a heartbeat after which a node is not ready. `verbose`: also write Events about successes.
+    `kubelet` creates the kubelet that runs the pods of all nodes. `window` is the number of changes of each kind that
+    are kept for watches. `lag` is the number of changes by which a watch may fall behind, while its client does not
+    read, before it ends. `node_grace` is the number of seconds without a heartbeat after which a node is not ready.
+    `verbose` enables Events about successes.
     """
 
     def __init__(
@@ -118,7 +119,7 @@ class FakeCluster:
         return self.server.request_log
 
     def counts(self) -> dict[str, int]:
-        """Count the objects of each kind and the open watches, to find leaks."""
+        """Return the number of objects of each kind, and of open watches, to find leaks."""
         store = self.api.store
         counts = {r.plural: store.count(r) for r in self.api.resources.all if store.count(r)}
         return counts | {"watches": len(self.server.watches)}
@@ -165,7 +166,7 @@ class FakeCluster:
             idle_turns = idle_turns + 1 if is_idle else 0
 
     async def until(self, condition: Callable[[], T], timeout: float = 20.0) -> T:
-        """Wait until `condition` returns a true value, which is tested after each write. Raises TimeoutError."""
+        """Call `condition` after each write until it returns a true value, and return that. Raises TimeoutError."""
         async with asyncio.timeout(timeout):
             while not (result := condition()):
                 await self.api.store.next_write()
@@ -178,7 +179,7 @@ class FakeCluster:
         await self.timers.advance(seconds, self.settle)
 
     def expire(self, *plurals: str) -> None:
-        """Let old resource versions and continue tokens expire: requests with them get 410."""
+        """Let old resource versions and continue tokens expire. Requests with them then get 410."""
         self.api.store.expire(*(self.api.resources[p] for p in plurals))
         self._handler.lists.expire()
 

@@ -55,7 +55,7 @@ class ApiError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One fault of an object."""
+    """One validation error of an object."""
 
     field: str
     reason: str

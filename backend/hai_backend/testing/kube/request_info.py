@@ -1,4 +1,4 @@
-"""Parses requests: their verb, as RBAC names it, and the object or collection."""
+"""Parses requests to their verb, as in RBAC, and their object or collection."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def parse_request(
 
 
 def _split_namespace(segments: list[str]) -> tuple[str, list[str]]:
-    """Split off the namespace: `namespaces/x/pods` is in x, but `namespaces/x` is the namespace itself."""
+    """Return the namespace and the remaining path. `namespaces/x/pods` is in x, but `namespaces/x` is in none."""
     is_inside = (
         len(segments) > 2
         and segments[0] == "namespaces"

@@ -9,7 +9,7 @@ _EVERYWHERE = ("metadata.name", "metadata.namespace")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Resource:
-    """A kind of objects, and how the API handles it."""
+    """A kind of objects, with the properties that determine how the API handles it."""
 
     group: str
     version: str
@@ -18,7 +18,7 @@ class Resource:
     namespaced: bool = True
     short: tuple[str, ...] = ()
     subresources: tuple[str, ...] = ()
-    fields: tuple[str, ...] = ()  # for field selectors, besides name and namespace
+    fields: tuple[str, ...] = ()  # fields for field selectors, besides name and namespace
     counted: bool = False  # objects have metadata.generation
     unconditional: bool = True  # an update needs no resourceVersion
     upsert: bool = False  # PUT creates a missing object

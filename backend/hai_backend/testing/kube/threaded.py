@@ -1,4 +1,4 @@
-"""A fake cluster in a thread of its own, for tests and clients that block."""
+"""A fake cluster in a separate thread, for tests and clients that block."""
 
 from __future__ import annotations
 

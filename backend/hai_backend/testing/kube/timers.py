@@ -1,4 +1,4 @@
-"""Timers of the fake cluster: they use the machine's time, or a manual clock."""
+"""Timers of the fake cluster, which use the machine's time or a manual clock."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class ManualTimers:
         return timer
 
     async def advance(self, seconds: float, settle: Callable[[], Awaitable[None]]) -> None:
-        """Advance the clock. `settle` is awaited after each action, so that its effects happen before the next one."""
+        """Advance the clock. `settle` is awaited after each action, so that its effects occur before the next one."""
         await settle()
         end = self.now() + seconds
         while self._heap and self._heap[0][0] <= end:

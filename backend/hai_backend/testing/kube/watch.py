@@ -1,6 +1,6 @@
-"""Watch streams. Each reads the window of changes at its own pace; a watch that falls behind ends without an error.
+"""Watch streams. Each stream reads the window of changes at its own pace. If it falls behind, it ends without an error.
 
-All watches share the window, so a watch has no queue of its own.
+All watches share the window, so a watch needs no queue.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class WatchOptions:
     resource: Resource
     namespace: str
     selected: Selection | None
-    revision: int | None  # None: begin with all existing objects
+    revision: int | None  # if None, begin with all existing objects
     initial_events: bool
     bookmarks: bool
     timeout_seconds: float
@@ -61,7 +61,7 @@ def line(kind: str, encoded: bytes) -> bytes:
 
 
 def bookmark(resource: Resource, revision: int, annotations: Body) -> bytes:
-    """Encode a bookmark event, which tells only the revision of the stream."""
+    """Encode a bookmark event, which contains only the revision of the stream."""
     meta: Body = {"resourceVersion": str(revision), "creationTimestamp": None}
     if annotations:
         meta["annotations"] = annotations
@@ -86,7 +86,7 @@ class Watch:
     options: WatchOptions
     store: Store
     timers: Timers
-    lag: int  # number of changes by which it may be behind while the client does not read
+    lag: int  # number of changes by which it may fall behind while the client does not read
     disturb: Callable[[Lines], Lines] = lambda lines: lines
     frozen: bool = False
     ended: bool = False
@@ -103,7 +103,7 @@ class Watch:
         return self.store.histories[self.options.resource]
 
     async def run(self, send: Send) -> None:
-        """Send events until the timeout, `end`, or too much lag. An error is sent as an event."""
+        """Send events until the timeout, a call of `end`, or too much lag. An error is sent as an event."""
         try:
             await self._begin(send)
         except ApiError as error:
@@ -125,7 +125,7 @@ class Watch:
         self._woken.set()
 
     def wake(self) -> None:
-        """Send new changes. End the stream if its client does not read and too many changes are waiting."""
+        """Continue with new changes. End the stream if its client does not read and too many changes are waiting."""
         if self._sending and self.history.end - self._position > self.lag:
             self.ended = True
         self._woken.set()
@@ -156,7 +156,7 @@ class Watch:
         while not self.ended:
             self._woken.clear()
             if self._position < self.history.first and not self.frozen:
-                return  # the watch was frozen for longer than the window lasts
+                return  # the watch was frozen while the window lost changes
             if lines := self._pending_lines():
                 self._sending = True
                 await send(b"".join(self.disturb(lines)))

@@ -1,4 +1,4 @@
-"""Writes Events of components. A repeated Event increments its count, and the oldest Events are deleted."""
+"""Writes Events of components. A repeated Event only increments a count. The oldest Events are deleted."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class EventRecorder:
             namespace = about.namespace or "default"
             self._events_by_key[key] = self._api.writes.create(self._events, namespace, body)
         except ApiError:
-            return  # its namespace is being deleted
+            return  # the namespace is being deleted
         self._delete_oldest()
 
     def _body(

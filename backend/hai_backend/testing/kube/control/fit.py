@@ -20,7 +20,7 @@ def amounts(resources: Body) -> Amounts:
 
 
 def requests_of(spec: Body) -> Amounts:
-    """Return what a pod requests: the sum over its containers, or its largest init container."""
+    """Return the requests of a pod: for each resource, the sum over its containers, or its largest init container."""
     total: Amounts = {"pods": 1000}
     for container in spec["containers"]:
         for name, value in amounts(dig(container, "resources.requests", {})).items():
@@ -42,7 +42,7 @@ def is_finished(pod: Body) -> bool:
 
 
 def insufficient_resources(free: Amounts, requested: Amounts) -> list[str]:
-    """Return the names of resources of which there is too little."""
+    """Return the names of the resources that do not suffice."""
     return [name for name, amount in requested.items() if amount > free.get(name, 0)]
 
 
@@ -60,7 +60,7 @@ def _tolerates(toleration: Body, taint: Body) -> bool:
 
 
 def untolerated_taint(node: Body, spec: Body, effects: tuple[str, ...]) -> Body | None:
-    """Return the first taint of the node that repels the pod."""
+    """Return the first taint of the node that the pod does not tolerate; None if there is none."""
     tolerations = spec.get("tolerations") or []
     taints = dig(node, "spec.taints", [])
     blocking = (t for t in taints if t["effect"] in effects and not tolerates(tolerations, t))
@@ -87,7 +87,7 @@ def _matches_term(term: Body, node: Body, labels: dict[str, str]) -> bool:
 
 
 def misfit_reason(node: Body, spec: Body, free: Amounts, requested: Amounts) -> str:
-    """Return why the pod does not fit, in the words of the scheduler; empty if it fits."""
+    """Return why the pod does not fit, as a message of the real scheduler; empty if it fits."""
     if taint := untolerated_taint(node, spec, ("NoSchedule", "NoExecute")):
         if dig(node, "spec.unschedulable") and taint["key"] == "node.kubernetes.io/unschedulable":
             return "node(s) were unschedulable"

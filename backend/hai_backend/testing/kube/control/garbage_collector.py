@@ -39,7 +39,7 @@ class GarbageCollector:
         self._collect_if_orphaned(stored)
 
     def _unindex(self, stored: StoredObject) -> None:
-        """Remove an object from the index, and continue deletions of owners that wait for it."""
+        """Remove an object from the index, and continue the deletion of owners that wait for it."""
         for owner in stored.meta.get("ownerReferences") or []:
             self._dependents[owner["uid"]].pop(_ref(stored), None)
             if not self._dependents[owner["uid"]]:
@@ -53,7 +53,7 @@ class GarbageCollector:
         return [s for s in dependents if s is not None and uid in _owner_uids(s)]
 
     def _collect_if_orphaned(self, stored: StoredObject) -> None:
-        """Delete an object without existing owners; otherwise remove the references to deleted owners."""
+        """Delete an object if none of its owners exists; otherwise remove its references to deleted owners."""
         current = self._api.latest(stored)
         if current is None:
             return

@@ -1,4 +1,4 @@
-"""Tracks which pods are on which node, and which resources they use."""
+"""Tracks the pods of each node and the resources that they use."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class NodeUsage:
         return list(self._pods[node].values())
 
     def free(self, node: StoredObject, excluded_uid: str = "") -> Amounts:
-        """Return the free resources of a node, not counting the pod `excluded_uid`."""
+        """Return the free resources of a node, as if the pod `excluded_uid` did not exist."""
         used = self._used[node.name]
         free = {k: v - used.get(k, 0) for k, v in allocatable(node.body).items()}
         node_name, allocated = self._allocations.get(excluded_uid, ("", {}))

@@ -1,4 +1,4 @@
-"""The node controller: sets taints of nodes, and marks nodes without heartbeats as unreachable."""
+"""The node controller, which sets taints of nodes, and marks nodes without heartbeats as unreachable."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LEASE_NAMESPACE = "kube-node-lease"
 
 
 class NodeController:
-    """Handles heartbeats. A node for which `is_alive` is true always has a heartbeat; other nodes must send theirs."""
+    """Handles heartbeats. A node for which `is_alive` returns True needs no heartbeats; other nodes must send them."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class NodeController:
         self._recorder.normal(node, "NodeNotReady", message, "node-controller")
 
     def _mark_pods_unready(self, name: str) -> None:
-        """Its pods keep their phase: nobody knows better."""
+        """Set the pods of a node not ready. They keep their phase, because their real state is unknown."""
         for pod in self._usage.pods_on(name):
             now = self._api.latest(pod)
             ready = condition(now.body, "Ready") if now is not None else None
@@ -128,7 +128,7 @@ def _ready(node: Body) -> str:
 
 
 def _taints_of(node: Body) -> list[Body]:
-    """What the node's state asks for."""
+    """Return the taints for the state of a node."""
     ready, made = _ready(node), []
     if ready == "Unknown":
         made = [{"key": UNREACHABLE, "effect": e} for e in ("NoSchedule", "NoExecute")]

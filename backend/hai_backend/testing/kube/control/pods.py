@@ -1,4 +1,4 @@
-"""The subresources binding and eviction of pods."""
+"""The subresources `binding` and `eviction` of pods."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class Pods:
 
 
 def mark_disrupted(api: Api, pod: StoredObject, reason: str, message: str) -> StoredObject:
-    """Set the condition that tells why a pod will be deleted, and return the pod."""
+    """Set the condition with the reason why a pod will be deleted, and return the pod."""
     pod = api.latest(pod) or pod
     if condition(pod.body, "DisruptionTarget") is not None:
         return pod

@@ -1,4 +1,4 @@
-"""The scheduler: binds each pod to the first node that it fits, or reports why it fits no node.
+"""The scheduler, which binds each pod to the first node that it fits, or reports why it fits no node.
 
 It neither scores nodes nor preempts pods. It tries waiting pods again whenever a node changes or a pod ends.
 """
@@ -28,7 +28,7 @@ class Scheduler:
         self._verbose = verbose
         self._pods = Pods(api)
         self._waiting: dict[str, StoredObject] = {}
-        self._next_node = 0  # nodes are tried in turn
+        self._next_node = 0  # index of the node to try first; nodes are tried in turn
         self._pass_scheduled = False
         api.store.listen(api.resources["pods"], self._on_pod_change)
         api.store.listen(api.resources["nodes"], self._on_node_change)
@@ -63,7 +63,7 @@ class Scheduler:
         self._pass_scheduled = False
         nodes = self._api.store.sorted_objects(self._api.resources["nodes"])
         free = {node.name: self._usage.free(node) for node in nodes}
-        reasons_by_key: dict[str, str] = {}  # equivalent pods fit no node for the same reasons
+        reasons_by_key: dict[str, str] = {}  # equal pods fit no node for the same reasons
         for pod in sorted(self._waiting.values(), key=_order):
             now = self._api.latest(pod)
             if now is None or now.deleting or now.body["spec"].get("nodeName"):

@@ -1,6 +1,6 @@
-"""The StatefulSet controller: creates numbered pods in parallel, and updates them one after the other.
+"""The StatefulSet controller, which creates numbered pods in parallel, and updates them one after the other.
 
-cluster = FakeCluster(custom=[STATEFULSETS]); StatefulSets(cluster.api)
+To add it to a cluster: `cluster = FakeCluster(custom=[STATEFULSETS]); StatefulSets(cluster.api)`.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class StatefulSets:
         self._api.writes.create(self._api.resources["pods"], stateful_set.namespace, body)
 
     def _pod_volumes(self, stateful_set: StoredObject, number: int) -> list[Body]:
-        """Return the volumes of the template and the pod's claims, which outlive the pod."""
+        """Return the volumes of the template and of the pod's claims. Create missing claims, which outlive the pod."""
         spec = stateful_set.body["spec"]
         volumes = list(spec["template"]["spec"].get("volumes") or [])
         for claim in spec.get("volumeClaimTemplates") or []:
@@ -98,7 +98,7 @@ class StatefulSets:
     def _update_pods(
         self, stateful_set: StoredObject, pods: dict[int, StoredObject], revision: str
     ) -> None:
-        """Delete surplus pods, and, if all pods are ready, the last pod of an old revision."""
+        """Delete pods that exceed the replicas, and, if all pods are ready, the last pod of an old revision."""
         for number, pod in pods.items():
             if number >= stateful_set.body["spec"]["replicas"] and not pod.deleting:
                 self._api.deletes.delete_if_current(pod)

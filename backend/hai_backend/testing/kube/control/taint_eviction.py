@@ -85,7 +85,7 @@ def _no_execute_taints(node: StoredObject) -> list[Body]:
 
 
 def _toleration_seconds(tolerations: list[Body], taints: list[Body]) -> float | None:
-    """Return how long a pod may stay; None means forever."""
+    """Return for how many seconds a pod may stay; None means forever."""
     if not all(tolerates(tolerations, taint) for taint in taints):
         return 0.0
     used = [t for t in tolerations if any(tolerates([t], taint) for taint in taints)]

@@ -1,4 +1,4 @@
-"""Injects random faults of all kinds, determined by a seed: in requests, watches, nodes, and by forced deletions.
+"""Injects random faults, which a seed determines: into requests, watches and nodes, and by forced deletions.
 
     with Chaos(cluster, seed=17):
         await cluster.advance(600)
@@ -19,7 +19,7 @@ from hai_backend.testing.kube.timers import Timer
 class Chaos:
     """Injects faults while its context lasts.
 
-    `rate`: share of faulty requests. `seconds`: mean time between other faults.
+    `rate` is the share of faulty requests, and `seconds` the mean time between other faults.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Chaos:
         return f"{name} is back"
 
     def _delete_by_force(self) -> str:
-        """Delete a pod by force; one that is being deleted, if there is one, as people most often do."""
+        """Delete a pod by force, and return a description. Prefer a pod that is being deleted, as people usually do."""
         api = self._cluster.api
         pods = sorted(api.store.sorted_objects(api.resources["pods"]), key=lambda pod: pod.key)
         if not pods:

@@ -1,10 +1,11 @@
-"""Injects faults between client and server: by rules that a test adds, or at random with a seed.
+"""Injects faults between client and server, by rules that a test adds, or at random with a seed.
 
-cluster.faults.add(Answer(503), verb="create", resource="pods", nth=2) cluster.faults.add(Close(after=True),
-verb="create", probability=0.1) cluster.faults.seed(17, rate=0.05)
+    cluster.faults.add(Answer(503), verb="create", resource="pods", nth=2)
+    cluster.faults.add(Close(after=True), verb="create", probability=0.1)
+    cluster.faults.seed(17, rate=0.05)
 
-Each draw depends on the seed, the verb, the object and the number of such requests before, but not on the order in
-which requests for different objects arrive. So the same seed affects the same requests.
+Each random number depends on the seed, the verb, the object and the number of such requests before. It does not depend
+on the order in which requests for different objects arrive. So the same seed affects the same requests.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from hai_backend.testing.kube.request_info import RequestInfo
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer with an error, and do not execute the request."""
+    """The server answers with an error, and does not execute the request."""
 
     code: int
     retry_after: int = 1
@@ -37,21 +38,21 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Break the connection before or after the request is executed."""
+    """The server breaks the connection before or after it executes the request."""
 
     after: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """Execute the request later, by the timers of the cluster."""
+    """The server executes the request later, by the timers of the cluster."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Execute the request, but break the connection in the middle of the response."""
+    """The server executes the request, but breaks the connection in the middle of the response."""
 
 
 Fault = Answer | Close | Delay | Truncate
@@ -95,7 +96,7 @@ class Rule:
 
 
 class Faults:
-    """Decides which fault each request gets. The first applicable rule counts."""
+    """Decides which fault each request gets. The first applicable rule is used."""
 
     def __init__(self) -> None:
         self._rules: list[Rule] = []

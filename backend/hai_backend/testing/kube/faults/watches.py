@@ -1,4 +1,4 @@
-"""Injects faults into watch streams: into those that are open now, or into all from now on."""
+"""Injects faults into watch streams, either into those that are open now, or into all later events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hai_backend.testing.kube.watch import Lines, Watch
 
 
 class WatchFaults:
-    """Faults of watch streams. `plural` selects a kind of objects; without it, all streams are affected."""
+    """Faults of watch streams. If `plural` is empty, the streams of all kinds are affected."""
 
     def __init__(self, watches: Callable[[], Iterable[Watch]]) -> None:
         self._watches = watches
@@ -21,15 +21,15 @@ class WatchFaults:
         self._opened_count: Counter[tuple[str, str]] = Counter()
 
     def end(self, plural: str = "") -> int:
-        """End streams without an error. Return how many."""
+        """End streams without an error. Return the number of streams."""
         return self._apply_to(plural, Watch.end)
 
     def freeze(self, plural: str = "") -> int:
-        """Let streams stay open without events, as if a firewall dropped their packets."""
+        """Stop the events of streams, but do not close the streams, as if packets were dropped. Return their number."""
         return self._apply_to(plural, lambda watch: setattr(watch, "frozen", True))
 
     def thaw(self, plural: str = "") -> int:
-        """Let frozen streams continue with the events that the window still has."""
+        """Let frozen streams continue with the events that are still in the window. Return their number."""
 
         def resume(watch: Watch) -> None:
             watch.frozen = False
@@ -40,11 +40,10 @@ class WatchFaults:
     def disturb(
         self, seed: int = 0, duplicate: float = 0.0, reorder: float = 0.0, drop: float = 0.0
     ) -> None:
-        """Duplicate events, swap them with the event before, or end the stream before them, with these
-        probabilities.
+        """Duplicate events, swap them with the previous event, or end the stream before them, with these probabilities.
 
-        Each stream has its own random numbers: with the same seed, the n-th stream of a kind and namespace gets the
-        same faults, except swaps, because only events of one batch can be swapped.
+        Each stream has its own random numbers. With the same seed, the n-th stream of a kind and namespace gets the
+        same faults, except for swaps, because only events of one batch can be swapped.
         """
         self._seed = seed
         self._duplicate, self._reorder, self._drop = duplicate, reorder, drop

@@ -1,4 +1,4 @@
-"""Looks up what the configuration of a pod refers to: Secrets, ConfigMaps, claims, and fields of the pod."""
+"""Looks up the objects to which the configuration of a pod refers: Secrets, ConfigMaps, claims, and pod fields."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class MissingError(Exception):
 
 
 class ConfigSources:
-    """Looks up references of one pod."""
+    """Looks up the references of one pod."""
 
     def __init__(self, api: Api, local: LocalPod) -> None:
         self._api = api

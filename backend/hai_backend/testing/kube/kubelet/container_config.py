@@ -24,7 +24,7 @@ class Images:
     commands: Mapping[str, Sequence[str]] = field(
         default_factory=dict
     )  # by pattern; for pods without a command
-    variables: Mapping[str, str] = field(default_factory=dict)  # that every image sets
+    variables: Mapping[str, str] = field(default_factory=dict)  # variables that every image sets
     pull_seconds: float = 0.0
 
     def can_be_pulled(self, image: str) -> bool:
@@ -69,7 +69,7 @@ _REFERENCE = re.compile(r"\$(\$|\(([A-Za-z_][\w.-]*)\))")
 
 
 def image_variables(image: Mapping[str, str], host_name: str) -> dict[str, str]:
-    """Return the variables that a container has without its pod's. PATH is that of this process."""
+    """Return the variables that a container has, except those that its pod sets. PATH is that of this process."""
     return {"PATH": os.environ.get("PATH", os.defpath), **image, "HOSTNAME": host_name}
 
 

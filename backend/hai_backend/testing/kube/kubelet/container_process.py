@@ -1,7 +1,7 @@
-"""A container as a local process, in a session of its own, with all processes that it starts.
+"""A container as a local process in its own session, with all processes that it starts.
 
-The process stands for PID 1 of a container. As for PID 1, a signal without a handler has no effect, and all processes
-that remain when it ends are killed.
+The process has the role of PID 1 of a container. As for PID 1, a signal without a handler has no effect, and all
+remaining processes are killed when it ends.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A kubelet without processes, for many pods: pods run when they are bound, and end when a test calls `exit`."""
+"""A kubelet without processes, for many pods. Pods run when they are bound, and end when a test calls `exit`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _KILLED = 137
 class InstantKubelet(Runtime):
     """Changes only the state of pods.
 
-    `starts`: pods run as soon as they are bound. `stop_seconds`: how long a pod takes to stop; None means its grace
-    period. `linger_seconds`: how long containers continue after their pod was deleted by force.
+    If `starts` is True, pods run as soon as they are bound. `stop_seconds` is how long a pod takes to stop; None means
+    its grace period. `linger_seconds` is how long containers continue after their pod was deleted by force.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class InstantKubelet(Runtime):
         container: str = "",
         reason: str = "",
     ) -> None:
-        """End a container, or all containers of a pod. An empty `reason` means the reason that fits the exit code."""
+        """End a container, or all containers of a pod. If `reason` is empty, it follows from the exit code."""
         local = self.find(name, namespace)
         now = self.api.timers.now()
         for each in local.main_containers:

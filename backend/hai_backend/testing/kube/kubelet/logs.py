@@ -1,4 +1,4 @@
-"""Answers requests for pods/log: parses their options, and stores and selects the output of containers."""
+"""Answers requests for pods/log. Parses their options, and stores and selects the output of containers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class LogSource(Protocol):
 
 
 def log_options(api: Api, info: RequestInfo) -> LogOptions:
-    """Parse a request. Raises ApiError 404, or 400 if it does not name one of several containers."""
+    """Parse a request. Raises ApiError 404, or 400 if the pod has several containers and the request names none."""
     pod = api.store.get(info.resource, info.namespace, info.name)
     if pod is None:
         raise not_found(info.resource, info.name)
@@ -96,11 +96,11 @@ Line = tuple[float, bytes]
 
 
 class Output:
-    """The output of one run of a container, without the oldest lines if it is too long."""
+    """The output of one run of a container. If it is too long, the oldest lines are dropped."""
 
     def __init__(self) -> None:
         self._lines: deque[Line] = deque()
-        self._dropped = 0  # lines
+        self._dropped = 0  # number of dropped lines
         self._size = 0
         self._incomplete = b""
         self.ended = False
@@ -113,7 +113,7 @@ class Output:
         self._wake()
 
     def end(self, now: float) -> None:
-        """End the output: the container has ended."""
+        """End the output, because the container has ended."""
         if self._incomplete:
             self._add(now, self._incomplete)
         self._incomplete, self.ended = b"", True
@@ -125,7 +125,7 @@ class Output:
         ]
 
     async def follow(self, options: LogOptions) -> AsyncIterator[bytes]:
-        """Stream the output so far, and then what is added."""
+        """Stream the output so far, and then new output until the end."""
         text, at = self.read(options), self._dropped + len(self._lines)
         if text:
             yield text

@@ -1,4 +1,4 @@
-"""Simulates the kubelets of nodes: they register, admit pods, become unreachable, lose power and recover."""
+"""Simulates the kubelets of nodes, which register, admit pods, become unreachable, lose power and recover."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ def initial_status(name: str, capacity: Body) -> Body:
 
 
 def pressure_condition(kind: str) -> Body:
-    """Return a condition which says that the node has enough of a resource."""
+    """Return the condition of a node that has enough of a resource."""
     return {"type": kind, "status": "False", "reason": "KubeletHasSufficient", "message": "enough"}
 
 
 def admission_failure(
     node: StoredObject, pod: StoredObject, others: list[LocalPod]
 ) -> tuple[str, str] | None:
-    """Return why the node rejects a pod: reason and message of the kubelet. None if it admits the pod."""
+    """Return the reason and the message with which the kubelet rejects a pod; None if it admits the pod."""
     spec, requested = pod.body["spec"], requests_of(pod.body["spec"])
     if not matches_node_selector(node.body, spec):
         return (
@@ -92,7 +92,7 @@ def admission_failure(
 
 
 class FakeNodes:
-    """All simulated nodes. `on_heartbeat` is called when a node reports, `on_silence` when it becomes unreachable."""
+    """All simulated nodes. They call `on_heartbeat` when they report, and `on_silence` when they become unreachable."""
 
     def __init__(
         self, api: Api, usage: NodeUsage, recorder: EventRecorder, runtime: Runtime
@@ -122,19 +122,19 @@ class FakeNodes:
         self._report_status(spec.name, spec.capacity())
 
     def partition(self, name: str) -> None:
-        """Make the node unreachable; its containers continue. Raises KeyError if the node is not simulated."""
+        """Make a node unreachable. Its containers continue. Raises KeyError if the node is not simulated."""
         if name not in self._alive:
             raise KeyError(f"node {name} is not simulated; there are {self.names}")
         self._alive[name] = False
         self.on_silence(name)
 
     def power_loss(self, name: str) -> None:
-        """Stop the node and everything on it."""
+        """Stop a node and all its containers."""
         self._runtime.crash(name)
         self.partition(name)
 
     def heal(self, name: str) -> None:
-        """Let the node recover: it reports the state of its pods, and handles the changes that it has missed."""
+        """Let a node recover. It reports the state of its pods, and handles the changes that it has missed."""
         self._alive[name] = True
         self._report_status(name, {})
         for local in self._runtime.pods_on(name):

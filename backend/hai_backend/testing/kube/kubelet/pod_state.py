@@ -36,7 +36,7 @@ State = Waiting | Running | Terminated
 
 @dataclass(eq=False, slots=True)
 class Container:
-    """A container. `previous` is how it ended before its last restart."""
+    """A container. `previous` is its final state before the last restart."""
 
     spec: Body
     state: State
@@ -49,7 +49,7 @@ class Container:
         return str(self.spec["name"])
 
     def end(self, code: int, now: float, reason: str = "", message: str = "") -> None:
-        """Set the container terminated, unless it is."""
+        """Set the container terminated, unless it has already terminated."""
         if not isinstance(self.state, Terminated):
             started = self.state.since if isinstance(self.state, Running) else now
             reason = reason or ("Completed" if code == 0 else "Error")
@@ -65,7 +65,7 @@ class Container:
         self.state = Running(now)
 
     def backoff(self) -> float:
-        """Return how long to wait before a restart: 0 at first, then twice as long each time."""
+        """Return the seconds to wait before a restart: 0 before the first restart, later twice as long each time."""
         if not self.restarts:
             return 0.0
         return min(_LONGEST_BACKOFF_SECONDS, _BACKOFF_SECONDS * 2.0 ** (self.restarts - 1))
@@ -82,7 +82,7 @@ class LocalPod:
     ip: str = ""
     failed: tuple[str, str] | None = None  # reason and message if the pod failed as a whole
     stopping: bool = False
-    requested_grace: int | None = None  # seconds, of the last request to stop the pod
+    requested_grace: int | None = None  # seconds; from the last request to stop the pod
 
     @staticmethod
     def from_object(pod: StoredObject, now: float) -> LocalPod:

@@ -1,4 +1,4 @@
-"""Runs one pod: creates volumes, pulls images, and runs init containers and containers with restarts."""
+"""Runs one pod. Creates volumes, pulls images, and runs and restarts init containers and containers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class StoppedError(Exception):
 
 
 class InterruptibleWaits:
-    """Waits by the cluster's timers that end when the pod must stop."""
+    """Waits by the cluster's timers. A wait ends when the pod must stop."""
 
     def __init__(self, timers: Timers, stop: asyncio.Event) -> None:
         self._timers, self._stop = timers, stop
@@ -66,8 +66,9 @@ _NOT_STARTED = 128
 
 
 class PodWorker:
-    """Runs one pod. It calls `report` after each change; `source_change` returns an event for the next change of a
-    source.
+    """Runs one pod. It calls `report` after each change.
+
+    `source_change` returns an event that is set at the next change of a Secret or another source.
     """
 
     def __init__(
@@ -137,7 +138,7 @@ class PodWorker:
                 await self._waits.until(source_change)
 
     async def _run_container(self, container: Container) -> None:
-        """Run a container, and restart it as the pod's policy says."""
+        """Run a container, and restart it according to the pod's policy."""
         while True:
             await self._pull(container)
             await self._run_once(container)

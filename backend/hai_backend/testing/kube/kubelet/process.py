@@ -1,4 +1,4 @@
-"""The kubelet that runs pods as local processes. `close` ends all processes that it has started."""
+"""A kubelet that runs pods as local processes. `close` kills all processes that it has started."""
 
 from __future__ import annotations
 

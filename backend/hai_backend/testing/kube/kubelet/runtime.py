@@ -1,4 +1,4 @@
-"""The base class of the two kubelets: it holds the pods of all nodes, and reports their status."""
+"""The base class of the two kubelets. It keeps the pods of all nodes, and reports their status."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hai_backend.testing.kube.storage.store import StoredObject
 
 
 class Runtime(ABC):
-    """Runs the pods of all nodes. `is_alive(node)` tells whether the kubelet of the node can be reached."""
+    """Runs the pods of all nodes. `is_alive(node)` returns whether the kubelet of the node can be reached."""
 
     def __init__(self, api: Api) -> None:
         self.api = api
@@ -38,7 +38,10 @@ class Runtime(ABC):
         self._pods_by_node[local.node].pop(local.pod.uid, None)
 
     def find(self, name: str, namespace: str = "default") -> LocalPod:
-        """Return a pod; the newest, if an earlier one of that name was deleted by force and still runs."""
+        """Return the newest pod of this name. Raises LookupError.
+
+        An earlier pod of the name may still run if it was deleted by force.
+        """
         found = [p for p in self.pods.values() if p.pod.key == (namespace, name)]
         if not found:
             raise LookupError(
@@ -47,7 +50,7 @@ class Runtime(ABC):
         return found[-1]
 
     def publish(self, local: LocalPod) -> None:
-        """Report the status of a pod, if its node is alive."""
+        """Report the status of a pod, if its node can be reached."""
         now = self.api.latest(local.pod)
         if now is not None and self.is_alive(local.node):
             status = pod_status(local, now, self.api.timers.now())
@@ -69,7 +72,7 @@ class Runtime(ABC):
             raise ApiError(500, f'Get "{where}": dial tcp: connect: connection refused')
 
     def remaining_grace(self, local: LocalPod) -> float:
-        """Return the grace period of a pod that is being stopped; a short one if its object was deleted."""
+        """Return the grace period of a pod that is being stopped, in seconds; a short one if its object was deleted."""
         now = self.api.latest(local.pod)
         if now is None:
             return 2.0

@@ -1,6 +1,4 @@
-"""Creates the volumes of pods as directories: below that of the pod, or below that of the kubelet if pods share
-them.
-"""
+"""Creates the volumes of pods as directories, below the directory of the pod, or in a directory for shared volumes."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ def _make(volume: Body, pod: Path, shared: Path, sources: ConfigSources) -> Path
         directory = shared / sources.claim_uid(source["claimName"])
     elif kind in _FILES:
         _write(directory, _files(kind, source, sources), int(source.get("defaultMode", 0o644)))
-    elif kind != "emptyDir":  # NFS, CSI and others: equal sources share one directory
+    elif kind != "emptyDir":  # NFS, CSI and others, where equal sources share one directory
         text = json.dumps([kind, source], sort_keys=True).encode()
         directory = shared / hashlib.sha256(text).hexdigest()[:16]
     directory.mkdir(parents=True, exist_ok=True)
@@ -60,7 +58,7 @@ def _files(kind: str, source: Body, sources: ConfigSources) -> Data:
     if kind == "downwardAPI":
         return {i["path"]: _downward(i, sources).encode() for i in source.get("items") or []}
     if kind not in ("secret", "configMap"):
-        return {}  # the token of a service account, which nothing here accepts
+        return {}  # the token of a service account, which the fake cluster does not use
     plural = "secrets" if kind == "secret" else "configmaps"
     name = source.get("secretName") or source.get("name", "")
     data = sources.data(plural, name, bool(source.get("optional")))

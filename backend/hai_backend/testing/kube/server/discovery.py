@@ -31,7 +31,7 @@ _PARTS: dict[str, tuple[list[str], Body]] = {
 
 
 def answer(resources: Resources, path: str) -> tuple[str, bytes] | None:
-    """Return content type and body; None if the path is not a discovery path."""
+    """Return the content type and the body; None if the path is not a discovery path."""
     path = path.rstrip("/")
     if path.startswith(_HEALTH):
         return "text/plain", b"ok"
@@ -99,7 +99,7 @@ def _rows(resource: Resource) -> list[Body]:
 
 
 def _openapi(resources: Resources, root: str) -> Body | None:
-    """Return a document which says only that each kind can be patched and that the server validates fields."""
+    """Return a document that declares only that each kind can be patched and that the server validates fields."""
     members = _roots(resources).get(root)
     if members is None:
         return None

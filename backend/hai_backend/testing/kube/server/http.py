@@ -1,4 +1,4 @@
-"""The API server: HTTP on a loopback socket."""
+"""The API server. It serves HTTP on a loopback socket."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def send_half(request: web.BaseRequest, reply: Reply) -> web.StreamRespons
 
 
 _STOP_SECONDS = 1.0
-_FAULT_DELAY_SECONDS = 1.0  # until a faulty stream breaks
+_FAULT_DELAY_SECONDS = 1.0  # after this time, a faulty stream breaks
 _MAX_BODY_BYTES = 3 << 20
 _STREAM = {"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
 
@@ -78,7 +78,7 @@ class Server:
         return f"http://127.0.0.1:{self.port}"
 
     async def start(self) -> None:
-        """Listen; after a stop, at the same port as before."""
+        """Start to listen. After `stop`, the port is the same as before."""
         server = web.Server(self._handle, handler_cancellation=True, request_factory=_request)
         self._runner = web.ServerRunner(server, shutdown_timeout=_STOP_SECONDS)
         await self._runner.setup()

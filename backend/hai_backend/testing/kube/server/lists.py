@@ -15,12 +15,12 @@ from hai_backend.testing.kube.resources import Resource
 from hai_backend.testing.kube.storage.selectors import selection
 from hai_backend.testing.kube.storage.store import Store, StoredObject
 
-_MAX_SNAPSHOTS = 64  # lists with further pages; beyond that the oldest expires
+_MAX_SNAPSHOTS = 64  # limit of lists that have further pages; the oldest expires
 
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
-    """A list, for requests of its further pages."""
+    """A list that is kept for requests of its further pages."""
 
     revision: int
     objects: list[StoredObject]
@@ -28,7 +28,7 @@ class _Snapshot:
 
 
 class Lists:
-    """Answers list requests with encoded bytes."""
+    """Answers list requests with encoded pages."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -1,7 +1,7 @@
-"""Decodes protobuf bodies, of the kinds that Helm sends in this form.
+"""Decodes protobuf bodies. Only the kinds are implemented that Helm sends in this form.
 
-The envelope is `k8s`, a zero byte, and a message with kind and raw bytes. Field numbers are those of the published
-.proto files.
+The envelope consists of `k8s`, a zero byte, and a message with the kind and the raw bytes. Field numbers are those of
+the published .proto files.
 """
 
 from __future__ import annotations

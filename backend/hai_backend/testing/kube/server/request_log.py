@@ -12,7 +12,7 @@ _CAPACITY = 100_000
 class LoggedRequest:
     """A request in the log."""
 
-    verb: str  # as RBAC names it; for paths without objects the HTTP method in lower case
+    verb: str  # as in RBAC; for paths without objects, the HTTP method in lower case
     path: str
     resource: str
     namespace: str
@@ -22,7 +22,7 @@ class LoggedRequest:
 
 
 class RequestLog:
-    """The newest requests, in order, and the number of all requests."""
+    """The newest requests in order, and the number of all requests."""
 
     def __init__(self) -> None:
         self._requests: deque[LoggedRequest] = deque(maxlen=_CAPACITY)
@@ -35,7 +35,7 @@ class RequestLog:
     def find(
         self, verb: str = "", resource: str = "", name: str = "", agent: str = ""
     ) -> list[LoggedRequest]:
-        """Return the requests that match all arguments; `agent` matches a part of the user agent."""
+        """Return the requests that match all arguments that are not empty. `agent` is a part of the user agent."""
         return [
             r
             for r in self._requests

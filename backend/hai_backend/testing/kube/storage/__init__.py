@@ -1,1 +1,1 @@
-"""The object store and every way to change it: create, update, patch, delete."""
+"""The object store, and the operations that change it: create, update, patch, delete."""

@@ -1,4 +1,4 @@
-"""Admission of new objects: checks namespaces and Secrets, and sets node ports and priorities."""
+"""Admission of new objects. Checks namespaces and Secrets, and sets node ports and priorities."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class Deletes:
     def delete_many(
         self, resource: Resource, namespace: str, selected: Selection | None, options: Options
     ) -> list[StoredObject]:
-        """Delete all selected objects, and return them as they were."""
+        """Delete all selected objects, and return their previous state."""
         selection = [
             s
             for s in self._store.sorted_objects(resource)
@@ -138,7 +138,7 @@ def _finalizers(stored: StoredObject, propagation: str) -> list[str]:
 
 
 def _grace(pod: StoredObject, options: Options) -> int | None:
-    """Return the grace period of a pod in seconds; None if it is being deleted with a period that is not longer."""
+    """Return the grace period of a pod in seconds; None if the pod is already being deleted with one as short."""
     unscheduled = not dig(pod.body, "spec.nodeName")
     over = dig(pod.body, "status.phase") in ("Succeeded", "Failed")
     grace = 0 if unscheduled or over else options.grace

@@ -22,14 +22,14 @@ _FIELD = re.compile(r"([\w.]+)(==|=|!=)(.*)$")
 
 
 def label_selector(text: str) -> Callable[[Labels], bool]:
-    """Parse a selector of a query, as in `a=b,c in (d,e),!f`."""
+    """Parse the selector of a query, such as `a=b,c in (d,e),!f`."""
     parts = [p.strip() for p in _COMMA.split(text) if p.strip()]
     tests = [_label_test(part) for part in parts]
     return lambda labels: all(test(labels) for test in tests)
 
 
 def object_selector(selector: Body | None) -> Callable[[Labels], bool]:
-    """Parse a selector of an object. None selects nothing, and an empty selector selects everything."""
+    """Parse the selector in an object. None selects nothing, and an empty selector selects everything."""
     if selector is None:
         return lambda labels: False
     match_labels: Labels = selector.get("matchLabels") or {}

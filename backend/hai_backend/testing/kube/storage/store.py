@@ -1,7 +1,7 @@
 """Stores all objects with a counter of revisions, and notifies controllers and watches of changes.
 
-An object is encoded at most once; lists and watches only join the bytes. Controllers are notified of
-changes in order, after the request that caused them, as by a watch.
+An object is encoded at most once; lists and watches only join the bytes. Controllers are notified of changes in order,
+after the request that caused them, as with a watch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 class StoredObject:
-    """An object at one revision. Its body has no kind and apiVersion, as in lists of the real server."""
+    """An object at one revision. As in lists of the real server, its body has no kind and apiVersion."""
 
     __slots__ = ("_encoded_body", "body", "key", "resource", "revision")
 
@@ -68,7 +68,7 @@ class StoredObject:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of an object, of type ADDED, MODIFIED or DELETED. `stored` of a deleted object is its last state."""
+    """A change of an object, of type ADDED, MODIFIED or DELETED. For DELETED, `stored` is the last state."""
 
     type: str
     stored: StoredObject
@@ -80,12 +80,12 @@ class Change:
 
 
 class History:
-    """The newest changes of one kind, numbered. `oldest` is the revision from which on the history is complete."""
+    """The newest changes of one kind, numbered. The history has all changes after the revision `oldest`."""
 
     def __init__(self, window: int) -> None:
         self._changes: deque[Change] = deque()
         self._window = window
-        self._first = 0  # number of the first change that is still known
+        self._first = 0  # number of the first change that is still kept
         self.oldest = 0
         self.readers: set[Callable[[], None]] = set()
 
@@ -118,7 +118,7 @@ class History:
         return number
 
     def expire(self, revision: int) -> None:
-        """Forget all changes so far. Watches that have read them continue."""
+        """Delete all changes so far. Watches that have read them continue."""
         self._first = self.end
         self._changes.clear()
         self.oldest = revision
@@ -155,19 +155,19 @@ class Store:
         return self._by_uid.get(uid)
 
     def sorted_objects(self, resource: Resource) -> list[StoredObject]:
-        """Sorted as etcd keeps keys."""
+        """Return all objects of a kind in the order of the keys in etcd."""
         objects = self._objects[resource]
         return [objects[key] for key in sorted(objects)]
 
     def unsorted_objects(self, resource: Resource) -> Iterator[StoredObject]:
-        """In no order that means anything, and while nothing is written."""
+        """Yield all objects of a kind in any order. The store must not change meanwhile."""
         return iter(self._objects[resource].values())
 
     def count(self, resource: Resource) -> int:
         return len(self._objects[resource])
 
     def put(self, resource: Resource, body: Body, previous: StoredObject | None) -> StoredObject:
-        """Write. A body that changes nothing is not written."""
+        """Store an object at a new revision, and return it. If the body has not changed, return `previous`."""
         if previous is not None and _equal(body, previous.body):
             return previous
         made = self._at_next_revision(resource, body)
@@ -179,7 +179,7 @@ class Store:
         return made
 
     def remove(self, stored: StoredObject, body: Body) -> StoredObject:
-        """Take it away; `body` is its last state, which watchers see at a revision of its own."""
+        """Remove an object. `body` is its last state, which watches get with a new revision."""
         last = self._at_next_revision(stored.resource, body)
         del self._objects[stored.resource][stored.key]
         del self._by_uid[stored.uid]
@@ -188,7 +188,7 @@ class Store:
         return last
 
     def listen(self, resource: Resource, listener: Listener) -> None:
-        """Tell `listener` of each change of such objects, a turn of the loop later."""
+        """Call `listener` with each change of objects of a kind, in the next iteration of the event loop or later."""
         self._listeners[resource].append(listener)
 
     async def next_write(self) -> None:
@@ -203,7 +203,7 @@ class Store:
         return not self._undelivered
 
     def expire(self, *resources: Resource) -> None:
-        """Forget what has happened: a watch from the past gets 410."""
+        """Delete the history of these kinds, or of all kinds. A watch from an old revision then gets 410."""
         for resource in resources or self.resources.all:
             self.histories[resource].expire(self.revision)
 
@@ -224,7 +224,7 @@ class Store:
             self._undelivered.append(change)
 
     def _notify(self) -> None:
-        """A part at a time, so that a burst of writes does not keep everybody else waiting."""
+        """Call the listeners for at most 200 changes at a time, so that many writes do not block the event loop."""
         for _ in range(min(len(self._undelivered), 200)):
             change = self._undelivered.popleft()
             for listener in self._listeners[change.stored.resource]:

@@ -53,7 +53,7 @@ def apply_patch(old: StoredObject, form: str, patch: Any) -> Body:
 
 
 def _metadata(old: StoredObject, new: Body) -> Body:
-    """Return the metadata of the client with the fields that the server sets."""
+    """Return the client's metadata, with the fields that only the server sets."""
     server_fields = {
         k: old.meta[k] for k in (*_IMMUTABLE_METADATA, "resourceVersion") if k in old.meta
     }
@@ -88,7 +88,7 @@ def with_spec(old: StoredObject, body: Body) -> Body:
 
 
 def immutable_changes(old: StoredObject, made: Body) -> list[Cause]:
-    """Return the faults of an update that changes immutable fields."""
+    """Return the errors of an update that changes immutable fields."""
     if old.resource.kind == "Pod":
         violations = forbidden_change(old.body["spec"], made.get("spec") or {})
     elif old.body.get("immutable") and old.body.get("data") != made.get("data"):

@@ -1,4 +1,4 @@
-"""Sets the defaults of new objects, per kind, with those of admission plugins."""
+"""Sets the defaults of new objects, including those of admission plugins."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _container(container: Body) -> Body:
 
 
 def _resources(resources: Body) -> Body:
-    """Return resources in which a limit without a request is a request too."""
+    """Return resources in which each limit without a request is also a request."""
     if "limits" not in resources:
         return resources
     requests = {**resources["limits"], **(resources.get("requests") or {})}
@@ -74,7 +74,7 @@ def _volume(volume: Body) -> Body:
 
 
 def _tolerations(existing: list[Body]) -> list[Body]:
-    """Add the default tolerations: a pod tolerates a lost node for five minutes."""
+    """Return the tolerations with the defaults, by which a pod tolerates an unreachable node for five minutes."""
     keys = {t.get("key") for t in existing if t.get("effect") in (None, "", "NoExecute")}
     more = [
         {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
@@ -103,7 +103,7 @@ def grace_of(pod: Body) -> int:
     return int(dig(pod, "spec.terminationGracePeriodSeconds", 30))
 
 
-_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # without vowels, so that no words arise
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # without vowels, so that no words are formed
 _random = Random()
 
 
@@ -113,7 +113,7 @@ def generated_name(prefix: str) -> str:
 
 
 def with_update_defaults(resource: Resource, old: Body, new: Body) -> Body:
-    """Return an object that replaces `old`. Missing fields get their old value or the default."""
+    """Return `new`, which replaces `old`, with old values or defaults for missing fields."""
     if resource.kind in ("Pod", "Secret", "PriorityClass"):
         return _FILL[resource.kind](new)
     if resource.kind == "Service":
@@ -152,7 +152,7 @@ def with_create_defaults(resource: Resource, namespace: str, body: Body, now: fl
 
 
 def _node(body: Body) -> Body:
-    """Return a new node, with a taint until the node controller has seen that it is ready."""
+    """Return a new node. It has a taint until the node controller has seen that it is ready."""
     spec = dict(body.get("spec") or {})
     taint = {"key": NOT_READY, "effect": "NoSchedule"}
     spec["taints"] = [*(spec.get("taints") or []), taint]

@@ -29,7 +29,7 @@ Causes = Iterator[Cause]
 
 
 def causes(resource: Resource, body: Body) -> list[Cause]:
-    """Return all faults of an object."""
+    """Return all validation errors of an object."""
     kind = _KINDS.get(resource.kind, _nothing)
     return [*_metadata(resource, body["metadata"]), *kind(body)]
 

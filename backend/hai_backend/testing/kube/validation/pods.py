@@ -32,7 +32,7 @@ def invalid_value(path: str, value: Any, why: str) -> Cause:
 
 
 def pod_causes(body: Body) -> Iterator[Cause]:
-    """Yield all faults of a pod's spec."""
+    """Yield all validation errors of a pod's spec."""
     spec = body.get("spec") or {}
     if not spec.get("containers"):
         yield required("spec.containers")
@@ -191,7 +191,7 @@ def _amount(path: str, name: str, value: Any) -> Iterator[Cause]:
 
 
 def forbidden_change(old: Body, new: Body) -> list[Cause]:
-    """Return the fault of an update that changes more of a pod's spec than images, deadlines and new tolerations."""
+    """Return the error of an update that changes more of a pod's spec than images, deadlines and new tolerations."""
     if _immutable_part(old) == _immutable_part(new) and _only_added(old, new):
         return []
     message = (
