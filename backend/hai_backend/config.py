@@ -47,7 +47,7 @@ class Settings:
     insecure: bool = False  # allow unencrypted connections from other machines
     metrics_port: int = 0  # 0 disables metrics
     metrics_host: str = "127.0.0.1"  # address of /metrics, which needs no token
-    admin: str = ""  # name of the first user; empty means the unix user
+    admin: str = ""  # name of the first user; empty means the Unix user of the server
     nodes: int = 4  # number of nodes into which this machine is divided
     gpus_per_node: int = 0  # simulated GPUs of each node if the machine has no GPUs
     # numbers of nodes by node group; replaces `nodes`

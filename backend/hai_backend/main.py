@@ -213,7 +213,7 @@ def _handle_signals(app: Server, stop: asyncio.Event) -> None:
 
 
 async def _start(app: Server, stop: asyncio.Event) -> bool:
-    """Start the server. Return False if `stop` is set earlier, because the start may wait for a cluster for hours."""
+    """Start the server. Return False if `stop` is set during the start, which may wait hours for a cluster."""
     starting, stopping = asyncio.ensure_future(app.start()), asyncio.ensure_future(stop.wait())
     await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()

@@ -1,1 +1,1 @@
-"""The only places that wait: they turn what happens into events, and instructions into deeds."""
+"""The asynchronous components: they convert observations to events of tasks, and carry out instructions."""

@@ -60,7 +60,7 @@ class Reflector(Generic[T]):
         self.listed = asyncio.Event()
 
     async def run(self) -> None:
-        """Run until cancelled. Raises errors of the first list. After later errors, it logs them and retries."""
+        """Run until cancelled. Raises errors of the first list. Later errors are logged, and the list is retried."""
         while True:
             try:
                 with cancelled_only_from_outside(f"a watch of {self._name}"):

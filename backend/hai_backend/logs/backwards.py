@@ -105,6 +105,10 @@ def _read_run(
     at: Mapping[tuple[int, int], int],
     limit: int,
 ) -> tuple[list[LogLine], dict[tuple[int, int], int], bool]:
+    """Return the last lines of a run in order of time, the start of each rank's lines, and whether all were read.
+
+    Lines before `horizon` are left for the page before, because ranks with more lines may have later ones.
+    """
     share = max(limit // max(len(ranks), 1), BLOCK)
     batches = {k: _batch(run, k, s, at[run, k], share) for k, s in ranks.items()}
     horizon = max((b.rows[0][0] for b in batches.values() if b.more and b.rows), default=None)
@@ -118,6 +122,7 @@ def _read_run(
 
 
 def _batch(run: int, rank: int, segments: list[Segment], position: int, limit: int) -> _Batch:
+    """Read the last complete lines of a rank before a position, at most `limit` bytes."""
     first = segments[0].first
     if position <= first:
         return _Batch(position)

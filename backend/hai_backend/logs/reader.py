@@ -106,6 +106,10 @@ def _drop_finished_run(cursor: Cursor, run: int, directory: Path) -> Cursor:
 def _read_run(
     run: int, ranks: Mapping[int, list[Segment]], at: Mapping[tuple[int, int], int], limit: int
 ) -> tuple[list[LogLine], dict[tuple[int, int], int], bool]:
+    """Return lines of a run in order of time, the next position of each rank, and whether all lines were read.
+
+    Lines after `horizon` are left for the next answer, because ranks with more lines may have earlier ones.
+    """
     unread = {k: s for k, s in ranks.items() if at.get((run, k), 0) < s[-1].end}
     share = max(limit // max(len(unread), 1), MAX_LINE_BYTES + 1)
     batches = {k: _batch(run, k, s, at.get((run, k), 0), share) for k, s in unread.items()}

@@ -43,6 +43,8 @@ class RankName(Protocol):
 
 @dataclass(slots=True)
 class _Tail:
+    """The end of a rank's log."""
+
     first: int  # first offset of the newest segment
     size: int  # size of the whole log
     inode: int = 0  # inode of the newest segment, or 0 before this server has created it
@@ -199,6 +201,7 @@ class LogStore:
         return self._root / str(key.task_id) / str(key.run)
 
     def _write(self, key: RankName, tail: _Tail, data: bytes) -> None:
+        """Append data. Begin a new segment if the current one is full and ends with a line, or is twice as large."""
         directory = self._directory(key)
         directory.mkdir(parents=True, exist_ok=True)
         self._reserve.require(len(data))

@@ -47,7 +47,8 @@ from hai_backend.store.base import Store
 
 log = structlog.get_logger(__name__)
 
-_NO_LEADER_SECONDS = 30.0  # after so long without a leader, this server reports itself as unhealthy
+# After this time without a leader, this server reports itself as unhealthy.
+_NO_LEADER_SECONDS = 30.0
 _STOP_GRACE_SECONDS = 1.0
 _RETRY_SECONDS = 1.0
 
@@ -113,7 +114,7 @@ class Server:
                 raise error
 
     def reload_files(self) -> None:
-        """Read the certificates again. A running server reads no other files again."""
+        """Reload the certificates. A running server reloads no other files."""
         log.info("asked to look at files again")
         if self.certificate_reload is not None:
             self.certificate_reload.request_reload()
@@ -229,6 +230,7 @@ class Server:
                 await self._follow(address)
 
     async def _lead(self, epoch: int | None) -> NoReturn:
+        """Lead until cancelled. Raises Unavailable if a background task ends that must not end."""
         store = self._open_store(self.settings.database_url, epoch)
         self.leader = leader = Leader(
             self.settings, store, self._make_launcher(), self.context, alone=epoch is None
@@ -252,6 +254,7 @@ class Server:
             await leader.close(deposed=self._election.role != Leading(epoch))
 
     async def _follow(self, leader: str) -> NoReturn:
+        """Forward calls and connections to the leader until cancelled, or refuse calls if that is not secure."""
         forwarding = grpc_forwarding(leader, self.settings, self.context.certificates)
         if forwarding is None:
             why = f"the leading server at {leader} is on another machine: servers need tls_cert, or --insecure"

@@ -116,6 +116,8 @@ class AuditQuery:
 
 @dataclass(frozen=True, slots=True)
 class AuditPage:
+    """One page of calls. `next_page_token` is empty on the last page."""
+
     rows: tuple[AuditRow, ...]
     next_page_token: str
 

@@ -1,4 +1,4 @@
-"""Retries work until the store is available again, for example after its disk was full. No caller would retry it."""
+"""Repeats work while the store is unavailable, for example because its disk is full. No caller would repeat it."""
 
 from __future__ import annotations
 

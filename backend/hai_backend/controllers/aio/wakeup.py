@@ -6,6 +6,8 @@ import asyncio
 
 
 class Wakeup:
+    """A notification for one waiting loop."""
+
     def __init__(self) -> None:
         self._event = asyncio.Event()
 

@@ -26,6 +26,7 @@ class Session:
         self._queue.put_nowait(None)
 
     async def next(self) -> pb.AttachResponse | None:
+        """Wait for the next message. Return None if the session was closed."""
         return await self._queue.get()
 
 

@@ -142,7 +142,8 @@ class AgentSilence:
 
     def _judge(self) -> None:
         overdue = list(self._overdue())
-        if overdue:  # after a network failure, more agents follow, and are then written together
+        if overdue:
+            # After a network failure, more agents will be silent soon. One batch then writes all of them.
             self._extend_grace(self._silent_after * _BATCH_SHARE)
         for key in overdue:
             self._silent[key] = self._clock.now() - (self._now() - self._last_message.pop(key))

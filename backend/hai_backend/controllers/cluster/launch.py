@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 _AGAIN_SECONDS = 2.0  # pause before the store is tried again
 _NAMED = 3  # ranks that an error message names
 _MISSING = "it did not exist when the server was restarted"
-# longer than ranks may save; ranks that still exist then are on unreachable nodes
+# longer than the time in which ranks may save; ranks that still exist then are on unreachable nodes
 _PATIENCE_SECONDS = 60.0
 
 
@@ -183,6 +183,7 @@ class LaunchReconciler:
             self._cleared.set()
 
     async def _adopt_task(self, task: Task, listed: RankList) -> None:
+        """Reconcile the current run of one task with the listed ranks (see lifecycle.recovery)."""
         run = task.run
         if run is None:
             return

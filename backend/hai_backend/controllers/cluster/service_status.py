@@ -58,7 +58,10 @@ class ServiceStates:
         return [s for _, reports in self._ranks(task) for s in reports.services]
 
     def active_at(self, task: Task) -> float | None:
-        """Return the time of the last activity, or None if the task does not run or no agent has reported it."""
+        """Return the time of the last activity, or None if the task does not run.
+
+        The starts of the run and of this server count as activity.
+        """
         if task.state is not TaskState.RUNNING or task.run is None or task.run.started_at is None:
             return None
         reports = [t.active_at for _, t in self._ranks(task) if t.active_at is not None]

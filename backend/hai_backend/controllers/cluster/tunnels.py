@@ -127,7 +127,7 @@ class Tunnel:
             self.end(error)
 
     async def reached(self) -> None:
-        """Return when the agent has connected to the target. Raises the error if it cannot, or after 10 s."""
+        """Return when the agent has connected to the target. Raises HaiError if the agent cannot, or after 10 s."""
         try:
             async with asyncio.timeout(_REACH_SECONDS):
                 await asyncio.shield(self._carried)

@@ -14,6 +14,8 @@ from hai_backend.launch.base import RankKey
 
 @dataclass(slots=True)
 class _Sum:
+    """The load of one node group, while it is summed up."""
+
     packed: bool
     nodes: int = 0
     busy_nodes: int = 0

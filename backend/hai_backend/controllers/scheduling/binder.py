@@ -25,7 +25,7 @@ Gpus = tuple[int, ...]
 def gpus_of(task: Task, rank: Rank, node: Node | None) -> Gpus:
     """Return the indices of a rank's GPUs within its node.
 
-    A rank from before the indices were stored uses the first GPUs.
+    A rank that was placed before the indices were stored uses the first GPUs of the node.
     """
     resource = task.spec.resource
     if rank.gpus or (not resource.gpu and (resource.cpu or resource.memory)):
@@ -41,7 +41,7 @@ class FreeResources:
     gpus: Gpus  # in ascending order
 
     def without(self, amount: Resources, gpus: Collection[int]) -> FreeResources:
-        """Return the free resources after a rank has been allocated this amount and these GPUs."""
+        """Return what remains free after this amount and these GPUs are allocated."""
         return FreeResources(
             minus(self.resources, amount), tuple(i for i in self.gpus if i not in gpus)
         )

@@ -89,6 +89,7 @@ class DecisionLog:
             self._safely(lambda: self._pass(shown, plan))
 
     def _begin(self, cache: SchedulerCache) -> None:
+        """Begin a log with the contents of the cache, after renaming a full log. Use the rebuilt cache from now on."""
         begin = Begin(self._policy, cache.snapshot(), self._release)
         line = begin_line(begin)
         self._size = _whole_lines(self._path)

@@ -80,7 +80,7 @@ def ending(task: Task) -> Ending:
 
 
 def pattern(name: str) -> str:
-    """Return a name with `#` in place of each number. Similar tasks have equal results, such as `lr-#.#`."""
+    """Replace the numbers in a name, so that similar names are equal: `lr-0.1` and `lr-0.03` become `lr-#.#`."""
     return _DIGITS.sub("#", name)
 
 

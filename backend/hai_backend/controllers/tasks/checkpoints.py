@@ -51,6 +51,8 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class _Unsaved:
+    """The progress of a run that is newer than the stored task."""
+
     run: int
     rank: int
     received_at: float
@@ -170,7 +172,7 @@ def merged(progress: Progress, run: Run, rank: int, report: Report, now: float) 
     """Return the progress with a report that is limited to possible times.
 
     The last checkpoint cannot be later than now, nor earlier than the previous checkpoint or the start of the program.
-    All reported checkpoints together cannot have taken longer than the time between these two.
+    All reported checkpoints together cannot have taken longer than the time since that bound.
     """
     start = run.ranks[rank].started_at or now
     before = min(now, max(start, progress.saved_at or start))

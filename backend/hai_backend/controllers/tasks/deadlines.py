@@ -102,6 +102,7 @@ class Deadlines:
         self._on_deadline(task_id, run, deadline)
 
     def close(self) -> None:
+        """Cancel all timers."""
         for handle in self._handles.values():
             handle.cancel()
         self._handles.clear()

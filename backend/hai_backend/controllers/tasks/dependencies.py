@@ -23,7 +23,7 @@ _BATCH_SIZE = 100  # tasks that are notified concurrently
 
 
 class Dependencies:
-    """Knows which tasks wait for which other tasks. `load` is called once, then `changed` for every change."""
+    """Records which tasks wait for which other tasks. `load` is called once, then `changed` for every change."""
 
     def __init__(self, task_manager: TaskManager, begin: Begin) -> None:
         self._task_manager = task_manager

@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from hai_backend.controllers.aio.clock import Clock
 
-_LONGEST = 24 * 3600.0  # timers of years overflow, and the clock may be changed meanwhile
+# The longest timer in seconds, because timers of years overflow, and the clock may be changed.
+_LONGEST = 24 * 3600.0
 
 
 class Expiry:

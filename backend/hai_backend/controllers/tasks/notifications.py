@@ -124,6 +124,7 @@ class Notifications:
             self._busy.discard(key)
 
     async def _send_pending(self, key: Key) -> None:
+        """Send all pending notices of a webhook. After a failure, wait and retry. Drop notices that are too old."""
         pause = FIRST_PAUSE
         while pending := await self._pending(key):
             webhook, now = self._webhooks.get(*key), self._clock.now()

@@ -54,7 +54,7 @@ def _distributed(task: Task, run: Run, rank: Rank, node: Node | None) -> dict[st
     nodes = str(len(run.ranks))
     per_node = str(max(1, len(gpus_of(task, rank, node))))
     if node is not None and node.gpus_simulated:
-        per_node = "1"  # the processes would have no GPUs to use
+        per_node = "1"  # processes cannot use simulated GPUs
     return {
         env.RANK: str(rank.index),
         env.WORLD_SIZE: nodes,

@@ -151,7 +151,7 @@ class TaskManager:
         return await _finish(self._apply(task_id, _redacted(event)))
 
     async def apply_when_stored(self, task_id: int, event: ev.Event) -> Task:
-        """Call `apply` until the store is available. For events that no caller would repeat."""
+        """Call `apply`, and repeat it while the store is unavailable. For events that no caller would send again."""
         return await retry_until_stored(
             lambda: self.apply(task_id, event), "an event", task=task_id
         )
@@ -178,6 +178,7 @@ class TaskManager:
         raise Unavailable(f"task {task_id} changes too often just now; try again")
 
     async def _try(self, task_id: int, events: Sequence[ev.Event]) -> Task | None:
+        """Make one attempt to apply events. Return None if another server has changed the task."""
         task = self._with_unsaved(await self.get(task_id))
         step = steps(task, events, self._clock.now(), self._limits)
         saved: Task | None = task
@@ -229,9 +230,14 @@ class TaskManager:
     # Requests of users. Each method returns the changed task.
 
     async def stop(self, task_id: int, by: str, outcome: Outcome | None) -> Task:
+        """Stop a task. If `outcome` is None, it is STOPPED, or CANCELED if the task never ran."""
         return await self.apply(task_id, ev.StopAsked(by, outcome))
 
     async def suspend(self, task_id: int, by: str, *, hold: bool, delay: float) -> Task:
+        """Suspend a task. With `hold`, it waits until it is resumed; otherwise it waits for `delay` seconds.
+
+        Raises Conflict if the task is not running, unless `hold` or `delay` is given.
+        """
         task = await self.get(task_id)
         if task.waiting and not hold and not delay:
             raise Conflict(
@@ -253,6 +259,7 @@ class TaskManager:
         return await self.apply(task_id, ev.PriorityChanged(by, priority))
 
     async def set_rank(self, task_id: int, by: str, custom_rank: float) -> Task:
+        """Change the position of a task among the tasks of its user."""
         return await self.apply(task_id, ev.Moved(by, custom_rank))
 
     async def set_labels(

@@ -83,6 +83,7 @@ class PostgresElection:
                         await self._pause(_READ_SECONDS)
 
     async def _take(self, session: Session) -> None:
+        """Try to take the lock, and lead as long as possible. Resign if the server stops."""
         sent = self._clock()
         epoch = await session.take(self._address)
         if epoch is None:

@@ -1,4 +1,4 @@
-"""The roles of a server, and the election of a server that has a store of its own and always leads."""
+"""The roles of a server, and the election of a server that does not share its store and always leads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Role = Leading | Following
 
 
 class Election(Protocol):
-    """Tells a server its role."""
+    """Determines the role of a server."""
 
     role: Role
 
@@ -40,7 +40,7 @@ class Election(Protocol):
 
 
 class SingleServer:
-    """The election of a server that has a store of its own. It always leads."""
+    """The election of a server that does not share its store. It always leads."""
 
     role: Role = Leading()
 

@@ -16,7 +16,7 @@ from hai_backend.store.base import Store
 
 
 class Leader(Components):
-    """The components with their start and end. The caller calls `load`, then `start_loops`, and always `close`."""
+    """Loads, starts and closes the components. The caller calls `load`, then `start_loops`, and always `close`."""
 
     def __init__(
         self,
@@ -52,6 +52,7 @@ class Leader(Components):
         await self.environments.load()
 
     def start_loops(self) -> None:
+        """Start the timers and the background tasks."""
         self.deadlines.begin(self.task_manager.unfinished().values())
         self.agent_silence.load(self.task_manager.unfinished().values())
         self.background.keep_running("scheduling", self._run_scheduling())

@@ -33,6 +33,7 @@ class _Series(Generic[Bucket]):
         self._levels: list[dict[Any, Bucket]] = [{} for _ in LEVELS]
 
     def add(self, minutes: Iterable[Bucket], until: int) -> None:
+        """Insert or replace minutes, then build the coarser levels and delete expired buckets."""
         self._put(0, minutes)
         for level in range(1, len(LEVELS)):
             self._roll_up(level, until)

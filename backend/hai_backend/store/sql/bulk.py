@@ -19,9 +19,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 _MAX_ROWS = 64  # in one statement
 _IMMUTABLE = frozenset({"request_id"})  # columns that an update leaves unchanged
-_NUMBERED_PARAMETER = re.compile(
-    r"\$(\d+)"
-)  # in SQL for PostgreSQL; in SQL for SQLite, every parameter is `?`
+# a parameter in SQL for PostgreSQL; in SQL for SQLite, every parameter is `?`
+_NUMBERED_PARAMETER = re.compile(r"\$(\d+)")
 
 
 class BulkWriter:

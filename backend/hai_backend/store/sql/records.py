@@ -79,6 +79,7 @@ def find_records(
 
 
 def add_record(transaction: Transaction, record: object) -> bool:
+    """Insert a record. Return False if there is a record with the same key."""
     query = select(TABLES[type(record)]).where(_has_key_of(record))
     if transaction.connection.execute(query).first() is not None:
         return False

@@ -1,8 +1,8 @@
-"""Usage over time in a SQL database. Each write adds minutes, builds coarser buckets and deletes expired ones.
+"""Usage over time in an SQL database. Each write adds minutes, builds coarser buckets and deletes expired ones.
 
 No state is kept in memory between two writes. A level is complete until the end of its newest bucket. The next write
 builds the coarser buckets after this time from the finer ones. After a crash or a pause, a server therefore continues
-at the right time.
+where the last write ended.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ _TABLES = (USAGE, GROUP_USAGE)
 
 
 def add_usage(transaction: Transaction, minutes: Minutes) -> None:
+    """Insert or replace minutes, then build the coarser levels and delete expired buckets."""
     transaction.put(
         USAGE,
         [(0, r.start, r.task_id, r.run, r.rank, *r.use) for r in minutes.ranks],

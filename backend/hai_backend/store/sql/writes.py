@@ -101,6 +101,7 @@ class _Batch:
         events: Sequence[TaskEvent],
         request_id: str = "",
     ) -> None:
+        """Add all rows of a task, and update the stored values for the next commands. `old` is None for a new task."""
         old_count = old.event_count if old else 0
         new = StoredTask(task.revision, old_count + len(events), convert.dump_names(task.tags))
         self._tasks[task.id] = convert.task_to_row(task, new.tags, new.event_count, request_id)

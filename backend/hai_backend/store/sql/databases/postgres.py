@@ -44,9 +44,8 @@ _LIMIT_LOCK_WAIT = text("SET LOCAL lock_timeout = '30s'")
 _COMMAND_SECONDS = 60.0
 _CACHED_STATEMENTS = 500  # per connection: inserts of 1 to 64 rows into several tables
 _CLOSE_SECONDS = 2.0  # limits how long an unreachable database delays the end of the server
-_MIGRATION_LOCK = (
-    0x686169  # "hai" in ASCII; servers that start at the same time migrate one after another
-)
+# "hai" in ASCII. Because of this lock, servers that start at the same time migrate one after another.
+_MIGRATION_LOCK = 0x686169
 _LOST_CONNECTION = (
     asyncpg.PostgresError,
     asyncpg.InterfaceError,
