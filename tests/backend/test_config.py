@@ -1,4 +1,4 @@
-"""Settings: what is none stops the start, and what is left out has a default that fits."""
+"""Settings: unknown and invalid settings prevent the start, and other settings have suitable defaults."""
 
 from __future__ import annotations
 

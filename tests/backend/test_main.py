@@ -1,4 +1,4 @@
-"""What ends a server in words, and what must not end it."""
+"""Errors end the server with a message, and some events must not end it."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_home_that_cannot_be_made_is_one_sentence(
 
 
 def pods(home: Path, kubeconfig: Path) -> None:
-    """Write the settings of a server of pods."""
+    """Write the settings of a server that runs tasks as pods."""
     home.mkdir()
     table = f'[kubernetes]\nagent_path = "/opt/hai"\nkubeconfig = "{kubeconfig}"\n'
     (home / "hai.toml").write_text(table)
@@ -161,7 +161,7 @@ def test_a_check_tells_of_wrong_settings(tmp_path: Path, capsys) -> None:
 
 
 def test_a_check_looks_at_every_disk(tmp_path: Path, capsys) -> None:
-    """With what several servers share on a disk of its own."""
+    """The shared directory is on a separate disk."""
     with small_disk(tmp_path / "disk", 16) as disk:
         (tmp_path / "home").mkdir()
         (tmp_path / "home" / "hai.toml").write_text(f"shared = '{disk}'\n")

@@ -1,4 +1,4 @@
-"""How CPython is set for a server."""
+"""Settings of the Python interpreter for a server."""
 
 from __future__ import annotations
 

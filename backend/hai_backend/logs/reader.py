@@ -20,7 +20,10 @@ from hai_backend.logs.segments import Segment
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The lines with which a reader without a cursor begins. The later of the two conditions counts."""
+    """Where a reader without a cursor begins: at the last `tail_lines` lines of each rank, or at the time `since`.
+
+    If both are given, the later position counts. If none is given, the reader begins at the beginning.
+    """
 
     tail_lines: int = 0
     since: float | None = None
@@ -126,12 +129,14 @@ def _read_run(
 
 
 def _batch(run: int, rank: int, segments: list[Segment], position: int, limit: int) -> _Batch:
+    """Read complete lines of a rank from a position on, at most `limit` bytes."""
     begin, data = files.read(segments, position, limit)
     batch = _Batch(begin)
     end, time = begin, 0.0
     for raw in _complete_lines(data):
         line = decode(raw, run, rank, time)
         time = max(time, line.time)
+        # A newline follows the line, unless the line is too long and was cut off.
         end += len(raw) + (data[end - begin + len(raw) : end - begin + len(raw) + 1] == b"\n")
         batch.lines.append((time, end, line))
     batch.more = bool(batch.lines) and begin + len(data) < segments[-1].end

@@ -173,7 +173,7 @@ def read_rows(connection: Connection, table: Table) -> list[tuple[Any, ...]]:
 
 
 def check_upgrade_from(connection: Connection, revision: str) -> None:
-    """During a rolling upgrade, an older server still leads and writes rows without the new columns."""
+    """Check that rows are kept, and that an older server can still write rows, as it does in a rolling upgrade."""
     before = migrate_and_fill(connection, revision)
     upgrade(connection)
     for table, row in before.items():

@@ -41,7 +41,7 @@ class Cluster:
         self._changed = changed
         self._nodes: dict[str, Node] = {}
         self._groups: dict[str, Group] = {}
-        self._named: dict[str, Group] = {}  # groups that nodes name and nobody has declared
+        self._named: dict[str, Group] = {}  # groups that are named by nodes but not declared
         self._stored: dict[str, Node] = {}
         # nodes that the launcher has not reported since the start of the server
         self._unconfirmed: set[str] = set()

@@ -1,6 +1,6 @@
 """Reads audited calls page by page, newest first.
 
-A page token holds the number of the last row of a page. Numbers only grow, so new rows do not move later pages.
+A page token contains the number of the last row of a page. Numbers only increase, so new rows do not move later pages.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ async def test_a_run_that_cannot_be_described_ends_in_words_and_is_tried_again(
 async def test_an_instruction_that_was_cancelled_half_way_is_logged_and_the_next_is_performed(
     world: ControllerHarness,
 ) -> None:
-    """Such an instruction must not be treated as cancelled by the server, which is not logged."""
+    """Otherwise it would be treated as cancelled by the server, and the error would not be logged."""
     described: list[int] = []
 
     async def describe(task: Task) -> RunRequest:

@@ -29,7 +29,7 @@ def spec(name: str) -> TaskSpec:
 
 
 async def raise_epoch(url: str) -> None:
-    """Act like another server that becomes the leader."""
+    """Increase the epoch, as another server does when it becomes the leader."""
     await execute(url, "UPDATE leader SET epoch = epoch + 1")
 
 

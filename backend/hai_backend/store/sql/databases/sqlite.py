@@ -33,8 +33,8 @@ Result = TypeVar("Result")
 
 _READERS = 4
 _MANY = 8  # after a batch of at least this size, callers will probably send more commands soon
-_WAIT_ROUNDS, _WAIT_SECONDS = 8, 0.004
-_NEVER = sys.maxsize
+_WAIT_ROUNDS, _WAIT_SECONDS = 8, 0.004  # the longest wait for callers is 8 times 4 ms
+_NEVER = sys.maxsize  # value of `_expected_commands` if the writer does not wait for callers
 _PRAGMAS = ("synchronous=FULL", "busy_timeout=5000", "foreign_keys=ON", "cache_size=-16000")
 # temp_store keeps the journal of a statement with many rows in memory. wal_autocheckpoint makes checkpoints rare, so
 # that a page that changes often is rarely written to the database file. The WAL then takes 16 MB.
