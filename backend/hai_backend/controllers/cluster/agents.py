@@ -54,7 +54,7 @@ class ConnectedAgents:
     ) -> None:
         """Send a message to the attached ranks.
 
-        Other ranks get their instructions when they attach (lifecycle.messages_on_attach).
+        Other ranks get their instructions when they attach (lifecycle.instructions_on_attach).
         """
         for rank in ranks:
             session = self._sessions.get(RankKey(task_id, run, rank))

@@ -1,6 +1,6 @@
 """Detects agents that have sent nothing for a while, and records this in their tasks. One timer serves all ranks.
 
-An agent must send messages while the program of its rank may run (`lifecycle.transition.may_run`). If the server
+An agent must send messages while the program of its rank may run (`lifecycle.rules.transition.may_run`). If the server
 process itself was paused, it has not yet read the messages of that time, so it gives agents more time.
 """
 

@@ -28,7 +28,7 @@ class ServiceStates:
         self.feed = ChangeFeed()
         self._clock = clock
         self._reports: dict[int, dict[RankKey, ServiceReport]] = {}  # by task
-        self._touched: dict[int, float] = {}
+        self._touched: dict[int, float] = {}  # by task: time of the last use
         self._since = clock.now()  # earlier activity is unknown to this server
 
     def report(
@@ -36,7 +36,7 @@ class ServiceStates:
     ) -> None:
         """Record the report of an agent. A service that is starting counts as activity, because a user waits for it.
 
-        `idle_seconds` is the time since the last activity, or None if the agent does not know it.
+        `idle_seconds` is the time since the last activity. None, NaN and infinity mean that it is unknown.
         """
         known = idle_seconds is not None and math.isfinite(idle_seconds)
         active_at = self._clock.now() - max(0.0, idle_seconds or 0.0) if known else None

@@ -1,1 +1,1 @@
-"""Elects the leader among several servers with one database; see docs/decisions/0008."""
+"""Elects the leader among several servers with one database; see backend/docs/decisions/0008."""
