@@ -1,6 +1,6 @@
-"""Clusters for the Kubernetes contract: the fake one, and a real one where KUBECONFIG and HAI_E2E_IMAGE are set.
+"""Clusters for the Kubernetes contract: the fake one, and a real one if KUBECONFIG and HAI_E2E_IMAGE are set.
 
-The official client takes a second to load, so it is loaded by the tests that use it only.
+The import of the official client takes a second, so only the tests that use it import it.
 """
 
 from __future__ import annotations

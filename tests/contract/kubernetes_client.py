@@ -1,4 +1,4 @@
-"""What the contract tests need of a cluster, the fake one or a real one: the official client, pods, and patience."""
+"""Access of the contract tests to a fake or real cluster: the official client, pods, and waits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SECONDS = 90.0
 
 @dataclass
 class Kube:
-    """A namespace of one test, and ways into it."""
+    """The namespace of one test, and clients for it."""
 
     api: client.ApiClient
     namespace: str
@@ -29,14 +29,14 @@ class Kube:
     kubeconfig: Path
 
     def __post_init__(self) -> None:
-        # Any: the client takes dictionaries for its models, which its annotations do not say.
+        # Any, because the client accepts dictionaries for its models, but its annotations do not.
         self.core: Any = client.CoreV1Api(self.api)
         self.apps: Any = client.AppsV1Api(self.api)
         self.policy: Any = client.PolicyV1Api(self.api)
         self.leases: Any = client.CoordinationV1Api(self.api)
 
     def pod(self, name: str = "", command: str = "exit 0", **spec: Any) -> dict[str, Any]:
-        """A pod that runs a shell command; without `nodeName` or a scheduler it stays where it is."""
+        """Return a pod that runs a shell command. It is not scheduled if `schedulerName` names no scheduler."""
         row = {"name": "main", "image": self.image, "command": ["/bin/sh", "-c", command]}
         row |= {"imagePullPolicy": "IfNotPresent"}
         body = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 2, **spec}
@@ -48,7 +48,7 @@ class Kube:
         return {"metadata": meta, "spec": body}
 
     def idle(self, name: str = "", **spec: Any) -> dict[str, Any]:
-        """A pod that nobody schedules."""
+        """Return a pod that no scheduler schedules."""
         return self.pod(name, **({"schedulerName": "nobody"} | spec))
 
     def create(self, body: dict[str, Any]) -> Any:
@@ -63,12 +63,12 @@ class Kube:
             raise
 
     def node(self) -> str:
-        """A node that takes pods."""
+        """Return the name of a node without taints."""
         found = self.core.list_node().items
         return str(next(n.metadata.name for n in found if not n.spec.taints))
 
     def until(self, name: str, so: Callable[[Any], object]) -> Any:
-        """The pod, when something is so of it."""
+        """Wait until `so` is true for a pod, and return the pod."""
         deadline = time.monotonic() + _SECONDS
         while time.monotonic() < deadline:
             pod = self.core.read_namespaced_pod(name, self.namespace)
@@ -81,7 +81,7 @@ class Kube:
         return self.until(name, lambda pod: pod.status.phase in phases)
 
     def gone(self, name: str) -> float:
-        """Seconds until there is no such pod any more."""
+        """Wait until a pod does not exist any more, and return the seconds that this took."""
         began = time.monotonic()
         while self.read(name) is not None:
             assert time.monotonic() < began + _SECONDS, f"{name} is still there"
@@ -89,15 +89,15 @@ class Kube:
         return time.monotonic() - began
 
     def log(self, name: str, **query: Any) -> str:
-        """Empty where the client says None."""
+        """Return the log of a pod. It is empty where the client returns None."""
         return self.core.read_namespaced_pod_log(name, self.namespace, **query) or ""
 
     def delete_namespace(self, name: str) -> None:
-        """The client itself expects a Status where servers answer the namespace."""
+        """Delete a namespace. The client's own method expects a Status, but servers return the namespace."""
         self.ask("DELETE", f"/api/v1/namespaces/{name}")
 
     def ask(self, method: str, path: str, body: Any = None, form: str = "application/json") -> Any:
-        """The parsed answer, whatever it is; as who the kubeconfig says, by certificate or by token."""
+        """Send a request with the credentials of the kubeconfig, and return the parsed response."""
         headers = {"Content-Type": form, "Accept": "application/json"}
         call = self.api.param_serialize(
             method, path, header_params=headers, body=body, auth_settings=["BearerToken"]
@@ -108,7 +108,7 @@ class Kube:
         return json.loads(text)
 
     def kubectl(self, *words: str, given: str = "") -> str:
-        """What kubectl prints. Raises when it fails."""
+        """Run kubectl and return its output. Raises AssertionError if it fails."""
         command = ["kubectl", "--kubeconfig", str(self.kubeconfig), "-n", self.namespace, *words]
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.kubeconfig.parent)}
         done = subprocess.run(
@@ -119,7 +119,7 @@ class Kube:
 
 
 def _breathe() -> None:
-    """The official client knows no way to wait for a change that may have been."""
+    """Sleep between two polls. The official client cannot wait for a change that may already have happened."""
     time.sleep(0.02)
 
 

@@ -1,7 +1,6 @@
-"""What every client promises, whoever answers: the fake in memory and the real server must agree.
+"""The contract of clients, which the fake in memory and the real server must fulfil in the same way.
 
-Both nodes are cordoned, so nothing starts by itself. Starting and ending runs is the business of
-the fake's own tests and of the end-to-end tests.
+Both nodes are cordoned, so no run starts. The tests of the fake and the end-to-end tests start and end runs.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ async def client(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 
 
 async def _cordon(client: Client, nodes: int) -> None:
-    """Cordon so many nodes as they appear."""
+    """Cordon this number of nodes as they appear."""
     cordoned: set[str] = set()
     async with asyncio.timeout(10), aclosing(client.nodes.watch()) as answers:
         async for answer in answers:
@@ -78,7 +77,7 @@ async def _cordon(client: Client, nodes: int) -> None:
 
 
 def spec(name: str = "bert", **options: Any) -> TaskSpec:
-    """A valid spec that never starts."""
+    """Return a valid spec."""
     result = TaskSpec(version=2, name=name)
     result.spec.entrypoint = "train.py"
     result.options.MergeFrom(type(result.options)(**options))
@@ -157,7 +156,7 @@ async def test_a_cancelled_task_hands_on_what_it_waited_for(client: Client) -> N
 
 async def _reaches(client: Client, number: int, true: Callable[[Task], bool]) -> None:
     async with asyncio.timeout(20):
-        while not true(await client.tasks.get(number)):  # noqa: ASYNC110 - as a user would
+        while not true(await client.tasks.get(number)):  # noqa: ASYNC110 - polls as a user would
             await asyncio.sleep(0.01)
 
 

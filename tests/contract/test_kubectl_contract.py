@@ -1,4 +1,4 @@
-"""kubectl, a client that is not ours and not Python, at work on the fake cluster and on a real one."""
+"""kubectl, an independent client, with the fake cluster and a real one."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_node_is_cordoned_and_tainted(kube: Kube) -> None:
 
 
 def test_a_list_of_kubectl_has_no_revision(kube: Kube) -> None:
-    """Which is why revisions are taken from the API."""
+    """So the tests read revisions from the API."""
     kube.create(kube.idle("a"))
     printed = json.loads(kube.kubectl("get", "pods", "-o", "json"))
     assert printed["metadata"]["resourceVersion"] == ""

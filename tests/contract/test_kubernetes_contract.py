@@ -1,4 +1,4 @@
-"""What the API server does, the fake one and a real one alike: objects, errors, patches, deletion, watches."""
+"""The behaviour of the API server, fake or real: objects, errors, patches, deletion, watches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.contract.kubernetes_client import Kube
 
 
 def refusal(act: Callable[[], object]) -> tuple[int, str, dict[str, Any]]:
-    """Code, reason and details of what the server says no to."""
+    """Return the code, reason and details of the error that a request raises."""
     with pytest.raises(ApiException) as caught:
         act()
     status = json.loads(caught.value.body)
@@ -301,13 +301,14 @@ def test_orphans_stay(kube: Kube) -> None:
     body = kube.idle("a")
     body["metadata"] |= owned_by(owner)
     kube.create(body)
-    collect_one_more(kube, "b")  # whoever collects that has seen the other, too
+    # a garbage collector that deletes this object has also seen the other one
+    collect_one_more(kube, "b")
     kube.core.delete_namespaced_config_map("owner", kube.namespace, propagation_policy="Orphan")
     kube.until("a", lambda pod: not pod.metadata.owner_references)
 
 
 def collect_one_more(kube: Kube, name: str) -> None:
-    """A pod whose owner is dead comes, and goes."""
+    """Create a pod whose owner was deleted, and wait until it is garbage-collected."""
     owner = kube.core.create_namespaced_config_map(kube.namespace, config_map("dead"))
     kube.core.delete_namespaced_config_map("dead", kube.namespace)
     body = kube.idle(name)
@@ -352,7 +353,7 @@ def test_a_new_node_is_not_trusted(kube: Kube) -> None:
 
 
 def events(kube: Kube, version: str | None, **query: Any) -> list[tuple[str, str, dict[str, Any]]]:
-    """What a watch of pods says within a second."""
+    """Return the events that a watch of pods sends within a second."""
     more: dict[str, Any] = {"resource_version": version} if version is not None else {}
     stream = watch.Watch().stream(
         kube.core.list_namespaced_pod, kube.namespace, **{"timeout_seconds": 1} | more | query
@@ -371,7 +372,7 @@ def test_a_watch_goes_on_from_a_revision(kube: Kube) -> None:
     assert [(t, n) for t, n, _ in seen] == [
         ("ADDED", "a"),
         ("MODIFIED", "a"),
-        ("MODIFIED", "a"),  # deletionTimestamp, even of a pod that was never scheduled
+        ("MODIFIED", "a"),  # deletionTimestamp is set, even for a pod that was never scheduled
         ("DELETED", "a"),
     ]
     assert "deletionTimestamp" in seen[2][2]["metadata"]
@@ -401,7 +402,7 @@ def test_a_watch_ahead_of_the_server_gets_an_error_in_the_stream_or_nothing(kube
         seen: object = events(kube, str(version + 1_000_000), timeout_seconds=8)
     except ApiException as error:
         seen = (error.status, "Too large resource version" in str(error))
-    assert seen in ([], (504, True))  # [] of a server of 1.36 with etcd 3.6
+    assert seen in ([], (504, True))  # version 1.36 with etcd 3.6 sends no events
 
 
 def test_a_watch_says_bookmarks(kube: Kube) -> None:

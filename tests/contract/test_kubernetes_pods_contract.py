@@ -1,4 +1,4 @@
-"""What the scheduler and the kubelets do, the fake ones and real ones alike."""
+"""The behaviour of the scheduler and the kubelets, fake or real."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_a_pod_without_a_handler_takes_its_grace_and_one_with_it_does_not(kube: 
 
 
 def deletion(kube: Kube, name: str) -> list[tuple[str, dict[str, Any]]]:
-    """What a watch says while a pod is deleted."""
+    """Delete a pod, and return the events that a watch sends meanwhile."""
     version = kube.core.list_namespaced_pod(kube.namespace).metadata.resource_version
     timer = threading.Timer(0.1, kube.core.delete_namespaced_pod, (name, kube.namespace))
     timer.start()
@@ -139,7 +139,7 @@ def test_the_exit_code_is_told_before_a_pod_is_gone(kube: Kube) -> None:
     assert [t for t, _ in seen[:-1]] == ["MODIFIED"] * (len(seen) - 1)
     assert "deletionTimestamp" in seen[0][1]["metadata"]
     told = [o for _, o in seen if o["status"]["phase"] == "Failed"]
-    assert len(told) >= 2  # the kubelet's report, and the end of grace
+    assert len(told) >= 2  # the kubelet's report, and the end of the grace period
     ended = told[0]["status"]["containerStatuses"][0]["state"]["terminated"]
     assert ended["exitCode"] == 143
 

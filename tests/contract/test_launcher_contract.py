@@ -1,4 +1,4 @@
-"""What every launcher does, the fake one and the real ones alike."""
+"""The contract of launchers, fake and real."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def launcher(request: pytest.FixtureRequest, home: Path) -> AsyncIterator[
 
 
 class Watching:
-    """The events of a launcher, one at a time."""
+    """The events of a launcher, which are read one at a time."""
 
     def __init__(self, launcher: Launcher) -> None:
         self._events = launcher.events()
@@ -132,7 +132,7 @@ async def test_killing_what_does_not_exist_says_that_it_is_gone(launcher: Launch
 async def test_what_may_run_and_is_not_there_is_gone_in_the_end(
     launcher: Launcher,
 ) -> None:
-    """A server was started again, and its store knows more than the place where ranks run."""
+    """After a restart of the server, its store has a rank that does not exist any more."""
     watching = Watching(launcher)
     await watching.begun()
     await launcher.kill(KillRequest(RankKey(99, 1, 0), "node1", ran=True))
@@ -147,7 +147,7 @@ async def test_a_rank_whose_program_has_ended_is_gone_when_it_is_killed(launcher
     assert await watching.next() == RankTerminated(rank(0).key)
     await launcher.kill(
         KillRequest(rank(1).key, "node1", exited=True)
-    )  # of which nothing is to be seen
+    )  # no process or pod of it exists
     assert await watching.next() == RankTerminated(rank(1).key)
 
 

@@ -1,4 +1,4 @@
-"""Files that are replaced as a whole: never half of one, and nothing left beside it."""
+"""Files are replaced completely or not at all, and no temporary file remains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory that a process keeps for the next message, whichever thread reads it."""
+"""A process keeps memory for the next message, also if another thread reads it."""
 
 from __future__ import annotations
 

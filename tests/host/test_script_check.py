@@ -1,4 +1,4 @@
-"""Why a script cannot run as it is, in a sentence that names it."""
+"""Faults that prevent the execution of a script, in sentences for users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small real agent for the SDK to talk to: a control file and a unix socket served by a thread."""
+"""A fake agent for the SDK, with a control file and a unix socket that a thread serves."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAMES = [value for name, value in vars(env).items() if name.isupper()]
 
 
 class FakeAgent:
-    """Answers like hai-agent, remembers what it was told, and raises the flags of a suspend."""
+    """Answers calls like hai-agent, records them, and sets the flags of a suspend."""
 
     def __init__(self, folder: Path) -> None:
         self.control_file = folder / "control"
@@ -93,7 +93,7 @@ class FakeAgent:
 
         class Handler(socketserver.StreamRequestHandler):
             def handle(self) -> None:
-                with contextlib.suppress(ConnectionError):  # a program that waits no longer
+                with contextlib.suppress(ConnectionError):  # the program has ended
                     for line in self.rfile:
                         answer = agent.answer(json.loads(line))
                         self.wfile.write(json.dumps(answer).encode() + b"\n")

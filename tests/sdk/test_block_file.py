@@ -1,4 +1,4 @@
-"""A BlockFile has the content of a plain file, and its digest is that of the content."""
+"""A BlockFile writes the same content as a plain file, and its digest is that of the content."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def apply(file: io.RawIOBase | io.BytesIO, operation: tuple) -> object:
         case ("truncate", size):
             old = file.seek(0, os.SEEK_END)
             file.truncate(size)
-            if isinstance(file, io.BytesIO):  # which only cuts off
+            if isinstance(file, io.BytesIO):  # BytesIO.truncate cannot enlarge
                 file.seek(0, os.SEEK_END)
                 file.write(bytes(max(size - old, 0)))
             return file.seek(0, os.SEEK_END)

@@ -1,4 +1,4 @@
-"""A checkpoint is whole and proven, or it does not exist."""
+"""A checkpoint is complete and verified, or it does not exist."""
 
 from __future__ import annotations
 
@@ -96,7 +96,8 @@ def test_a_damaged_file_is_set_aside_and_the_one_before_used(folder, capsys, har
     assert checkpoint.latest("m").read_bytes() == b"old weights"
     assert "does not match its digest: it is set aside" in capsys.readouterr().err
     assert len(list(folder.glob("*.damaged"))) == 1
-    checkpoint.save_bytes("m", b"again", step=2, keep=1)  # the damaged one takes nobody's place
+    # the damaged one does not count for `keep`
+    checkpoint.save_bytes("m", b"again", step=2, keep=1)
     assert checkpoint.latest("m").read_bytes() == b"again"
 
 
@@ -152,7 +153,7 @@ def test_a_failed_write_leaves_the_one_before(folder):
 
 
 def _as_torch_does(file):
-    """Libraries have errors of their own."""
+    """Write a file, and raise another error than OSError if that fails, as torch does."""
     try:
         file.write(os.urandom(8 << 20))
         file.flush()

@@ -1,4 +1,4 @@
-"""A plain DataLoader under Lightning: after a suspension training goes on with the next sample, to the same bit."""
+"""A plain DataLoader with Lightning. After a suspend, training continues with the next sample and equal results."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ pl: Any = pytest.importorskip("lightning.pytorch", reason="lightning is not inst
 pytestmark = [
     pytest.mark.torch,
     pytest.mark.timeout(240),
-    pytest.mark.filterwarnings("ignore"),  # the libraries' own
+    pytest.mark.filterwarnings("ignore"),  # warnings of the libraries
 ]
 __all__ = ["task_world"]
-BATCHES = 8  # an epoch
+BATCHES = 8  # per epoch
 
 
 class Items(torch.utils.data.Dataset):
-    """As many as 8 batches of 3; each is its number."""
+    """Samples for 8 batches of 3, where the last batch is incomplete. Each sample is its number."""
 
     def __init__(self, size: int = 3 * BATCHES - 1) -> None:
         self.size = size
@@ -39,14 +39,14 @@ class Items(torch.utils.data.Dataset):
 
 
 class Stream(torch.utils.data.IterableDataset):
-    """Has no order that could be kept."""
+    """A data set without an order that can be saved."""
 
     def __iter__(self) -> Iterator[Any]:
         return (Items()[index] for index in range(24))
 
 
 class Batches:
-    """No DataLoader."""
+    """A loader that is not a DataLoader."""
 
     def __iter__(self) -> Iterator[Any]:
         return iter(loader())
@@ -78,7 +78,7 @@ def loader(data: Any = None, **options: Any) -> Any:
 
 
 def fit(loader_of: Any, agent: Any = None, at: int | None = None, **options: Any) -> Any:
-    """Two epochs, or what is left of them; the ids that were trained and the parameters in the end."""
+    """Train two epochs, or the rest of them. Return the trained ids and the final parameters."""
     from hai.task.integrations.lightning import SuspendCallback
 
     pl.seed_everything(3, verbose=False)

@@ -1,4 +1,4 @@
-"""The examples run outside, simulated and as ranks of a task, and a suspended one ends with the very same loss."""
+"""The examples run outside a task, simulated, and as ranks of a task. After a suspend, they end with the same loss."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_two_ranks_of_a_task_leave_at_one_step(runs, undisturbed, fake_agent):
     ]
     fake_agent.wait_for("checkpoint_saved")
     fake_agent.ask()
-    fake_agent.wait_for("suspend_received", count=2)  # both wait: their steps stand still
+    fake_agent.wait_for("suspend_received", count=2)  # both wait, so their steps do not change
     stop = max(fake_agent.step(i) for i in range(2)) + 1
     fake_agent.agree(stop)
     fake_agent.wait_for("go_suspend")
@@ -135,7 +135,7 @@ def test_the_tutorial_shows_lines_of_the_program():
 
 
 class Gang:
-    """Two ranks of train_ddp.py, started as a style says."""
+    """Two ranks of train_ddp.py, which are started in the way of HAI or of torchrun."""
 
     STYLES = {  # noqa: RUF012
         "HAI": ([], "MASTER", {"RANK": "{}", "WORLD_SIZE": "2"}),
@@ -182,7 +182,7 @@ def test_ddp_suspended_under_torchrun_goes_on_in_hai_style(runs, tmp_path, fake_
     gang = Gang(other, "torchrun", **fake_agent.environ)
     fake_agent.wait_for("checkpoint_saved", count=3)
     fake_agent.agree(0)
-    fake_agent.wait_for("go_suspend", count=2)  # each after both have saved
+    fake_agent.wait_for("go_suspend", count=2)  # each rank calls it after both have saved
     gang.end()
     Gang(other, "HAI").finish()
     assert other.final_loss == runs.final_loss

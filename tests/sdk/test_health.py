@@ -1,4 +1,4 @@
-"""Health report, GPU listing and the hook that uses them, on machines with and without the hardware."""
+"""The health report, the list of GPUs, and the hook that uses them, on machines with and without the hardware."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class TestHook:
     )
     def test_workers_end_as_they_would(self, outside, capfd, method, target, argument, code):
         hook.bind_hf_except_hook(multiprocessing.Process)
-        hook.bind_hf_except_hook(multiprocessing.Process)  # twice is once
+        hook.bind_hf_except_hook(multiprocessing.Process)  # a second call has no effect
         process = multiprocessing.get_context(method).Process(target=target, args=(argument,))
         process.start()
         process.join(30)

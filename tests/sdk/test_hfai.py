@@ -1,4 +1,4 @@
-"""`hfai`, the name under which programs of HAI find the SDK."""
+"""`hfai`, the package name of the SDK in HAI."""
 
 from __future__ import annotations
 

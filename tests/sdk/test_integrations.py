@@ -1,4 +1,7 @@
-"""Training libraries suspend and resume through the SDK, and lose nothing by it. Tiny models, real libraries."""
+"""Training libraries suspend and resume with the SDK, without a change of the results.
+
+The tests use small models and the real libraries.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = [
     pytest.mark.torch,
     pytest.mark.timeout(240),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # the libraries' own
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # warnings of the libraries
     pytest.mark.filterwarnings("ignore::FutureWarning"),
     pytest.mark.filterwarnings("ignore::UserWarning"),
 ]
@@ -121,7 +124,8 @@ class TestTorch:
     def test_tasks_that_cannot_yield_save_once_and_go_on(self, task_world, monkeypatch):
         monkeypatch.setenv(env.TASK_TYPE, "jupyter")
         assert self.train(4, task_world)[1].step == self.STEPS
-        assert task_world.names.count("checkpoint_saved") == 3  # at 5, when asked; at 10 and 20
+        # at 5, when the suspend is requested; at 10 and 20
+        assert task_world.names.count("checkpoint_saved") == 3
 
 
 class TestLightning:
@@ -247,7 +251,8 @@ class TestTransformers:
         (tmp_path / "checkpoint-12" / "trainer_state.json").write_text("{")
         assert latest(tmp_path) == str(tmp_path / "checkpoint-10")
         assert "checkpoint-12 is damaged" in capsys.readouterr().err
-        (tmp_path / "checkpoint-10" / "hai-manifest.json").unlink()  # killed before it was sealed
+        # as if the program was killed before it wrote the manifest
+        (tmp_path / "checkpoint-10" / "hai-manifest.json").unlink()
         assert latest(tmp_path) == str(tmp_path / "checkpoint-5")
 
 

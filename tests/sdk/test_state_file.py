@@ -1,4 +1,4 @@
-"""A state comes back from its file bit for bit, and other programs can read the file."""
+"""A state that is read from its file is exactly the same, and other programs can read the file."""
 
 from __future__ import annotations
 

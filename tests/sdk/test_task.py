@@ -1,4 +1,4 @@
-"""Each call of the SDK in its three worlds."""
+"""The calls of the SDK in a task, in a simulation, and outside a task."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class TestSuspend:
         )
         fake_agent.wait_for("go_suspend" if told else "disable_warn")
         assert program.stdout is not None
-        assert program.stdout.readline() == "saved\n"  # flushed before it stands still
+        assert program.stdout.readline() == "saved\n"  # flushed before it waits
         program.send_signal(signal.SIGTERM)
         assert program.wait(10) == -signal.SIGTERM
         assert program.stdout.read() == ""
@@ -155,7 +155,7 @@ class TestAgreement:
 
     def test_waits_for_agreement(self, cluster):
         cluster.ask()
-        cluster.on_call = lambda call: cluster.agree(8)  # after the program saw that it is asked
+        cluster.on_call = lambda call: cluster.agree(8)  # after the program has seen the request
         assert task.suspend_agreed(8)
 
     def test_a_withdrawn_request_lets_it_go_on(self, cluster):
@@ -174,7 +174,7 @@ class TestAgreement:
         programs = [self._rank(program_environ, i, pace) for i, pace in enumerate((1, 2, 5))]
         fake_agent.wait_for("disable_warn", count=3)  # each has taken ten steps
         fake_agent.ask()
-        time.sleep(0.002)  # as the agent does: stores have become visible
+        time.sleep(0.002)  # the time that the agent waits until stores are visible
         fake_agent.agree(max(fake_agent.step(i) for i in range(3)) + 1)
         steps = {json.loads(program.communicate(timeout=30)[0]) for program in programs}
         assert len(steps) == 1
@@ -312,7 +312,7 @@ def _child(results: Any) -> None:
     results.put((hai.receive_suspend_command(), hai.set_whole_life_state(os.getpid())))
 
 
-@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")  # it is what we test
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")  # the test uses fork
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_children_may_use_it_too(cluster, method):
     assert not task.receive_suspend_command()  # the channel is open before the fork

@@ -1,4 +1,4 @@
-"""A scripted server that real agents attach to, and real agents that leave nothing behind."""
+"""A scripted server to which real agents attach, and real agents whose processes are killed after each test."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ Said = pb.AttachResponse | grpc.Status | None  # a status or None ends the strea
 
 
 class Rank:
-    """What the server has heard of one rank, over all its streams, and what it will answer."""
+    """The messages that the server has received from one rank, over all its streams, and the answers to them."""
 
     def __init__(self) -> None:
         self.hellos: list[pb.AgentHello] = []
         self.heard: list[pb.AttachRequest] = []
         self.welcome = pb.AgentWelcome(argv=["true"])
         self.refuse: tuple[grpc.StatusCode, str] | None = None
-        self.refused = 0  # times
+        self.refused = 0  # number of refused streams
         self.records_exit = True
         self.answers_heartbeats = True
         self.renews_lease = True
@@ -47,18 +47,18 @@ class Rank:
         self._stream: asyncio.Queue[Said] = asyncio.Queue()
 
     def tell(self, **message: Any) -> None:
-        """Send to the agent on its newest stream."""
+        """Send a message to the agent on its newest stream."""
         self._stream.put_nowait(pb.AttachResponse(**message))
 
     def go(self, **facts: Any) -> None:
         self.tell(go=pb.Go(**{"master_address": "127.0.0.1", "master_port": 2222, **facts}))
 
     def cut(self) -> None:
-        """Close the stream as a server that stops does."""
+        """Close the stream, as a server does when it stops."""
         self._stream.put_nowait(None)
 
     def turn_out(self, code: grpc.StatusCode, reason: str) -> None:
-        """End the stream with this refusal."""
+        """End the stream with this error."""
         self._stream.put_nowait(_refusal(code, reason))
 
     def opened(self, hello: pb.AgentHello) -> asyncio.Queue[Said]:
@@ -81,11 +81,11 @@ class Rank:
             await asyncio.wait_for(self._changed.wait_for(lambda: self.refused >= times), 20)
 
     def said(self, kind: str) -> list[Any]:
-        """Messages of one kind so far."""
+        """Return the messages of one kind so far."""
         return [getattr(r, kind) for r in self.heard if r.WhichOneof("message") == kind]
 
     async def until(self, kind: str, count: int = 1) -> Any:
-        """The `count`-th message of a kind, waiting for it."""
+        """Wait for the `count`-th message of a kind, and return it."""
         async with self._changed:
             await asyncio.wait_for(
                 self._changed.wait_for(lambda: len(self.said(kind)) >= count), 20
@@ -94,7 +94,7 @@ class Rank:
 
 
 class Server(rpc.AgentServiceServicer):
-    """Implements Attach; keeps logs in a real LogStore."""
+    """Implements Attach, and stores logs in a real LogStore."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -113,7 +113,7 @@ class Server(rpc.AgentServiceServicer):
         self.write_address(*before)
 
     def write_address(self, *before: str) -> None:
-        """Of several servers this one is the last."""
+        """Write server.json with the addresses `before`, followed by that of this server."""
         address = ",".join([*before, f"127.0.0.1:{self.port}"])
         facts = {"address": address, **self.timing}
         part = self.home / "server.json.part"
@@ -162,7 +162,7 @@ class Server(rpc.AgentServiceServicer):
             await rank.hear(request)
 
     def lines(self, task_id: int = 7) -> list[str]:
-        """Everything kept of a task's log."""
+        """Return all stored lines of a task's log."""
         lines, cursor = self.logs.read(task_id)
         texts = [line.text for line in lines]
         while lines:
@@ -179,7 +179,7 @@ def _refusal(code: grpc.StatusCode, reason: str) -> Any:
 
 
 class Agents:
-    """Starts agents below a home."""
+    """Starts agents in a home."""
 
     def __init__(self, home: Path, server: Server) -> None:
         self.home = home
@@ -189,7 +189,7 @@ class Agents:
     async def start(
         self, argv: list[str], *, rank: int = 0, go: bool = True, **welcome: Any
     ) -> tuple[Rank, asyncio.subprocess.Process]:
-        """An agent that was welcomed, and told to go."""
+        """Start an agent, welcome it, and let it start its program if `go` is set."""
         key = RankKey(7, 1, rank)
         heard = self._server.ranks[key]
         heard.welcome = pb.AgentWelcome(argv=argv, **welcome)
@@ -200,7 +200,7 @@ class Agents:
         return heard, process
 
     async def spawn(self, key: RankKey, facts: str = "") -> asyncio.subprocess.Process:
-        """`facts` replaces agent.json."""
+        """Start an agent. If `facts` is not empty, it replaces the content of agent.json."""
         directory = path_of(self.home, key)
         make(directory, RankLaunch(key, "node1", "secret"), ())
         if facts:

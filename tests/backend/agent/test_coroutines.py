@@ -1,4 +1,4 @@
-"""However a part of the agent ends that should not, the agent fails, and says which part it was."""
+"""If a coroutine of the agent ends unexpectedly, the agent fails and reports which coroutine it was."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def raises() -> None:
 
 
 async def cancelled_from_within() -> None:
-    """As when a gRPC call that it reads is cancelled: nobody has cancelled the task."""
+    """Raise CancelledError although nobody has cancelled the task, as if a gRPC call that it reads was cancelled."""
     waited = asyncio.get_running_loop().create_future()
     waited.cancel()
     await waited
@@ -41,7 +41,7 @@ async def for_ever() -> None:
 def agent(
     begin: Callable[[Coroutines], Any], then: Callable[[], Awaitable[Any]] = for_ever
 ) -> None:
-    """An agent with one part; it is over when `then` returns."""
+    """Run an agent with one coroutine until `then` returns."""
 
     async def story() -> None:
         coroutines = Coroutines()
@@ -68,7 +68,7 @@ def callback(action: Callable[[], Any]) -> Callable[[Coroutines], Any]:
 
 
 def _bug() -> None:
-    """Fails in a module of the product."""
+    """Fail in a module of the platform."""
     Coroutines().keep_running("a part before there is a group", None)  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""Only an answered heartbeat moves the deadline, and never once it has passed."""
+"""Only an answered heartbeat moves the deadline of a lease, and only before the lease has expired."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a rank is started, and what its exit code says."""
+"""The start of an agent and its exit codes."""
 
 from __future__ import annotations
 

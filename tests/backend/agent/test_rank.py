@@ -186,12 +186,13 @@ async def test_stubborn_programs_and_those_that_ran_away_are_ended(agents, pytho
     rank.records_exit = False
     hidden = int((await rank.until("log")).data.split()[-1])
     assert processes.read_process(hidden) is not None
-    assert len(marked()) == 5  # supervisor, agent, program, two of its children; one has no mark
+    # supervisor, agent, program and two of its children; a third child has no mark
+    assert len(marked()) == 5
     rank.tell(end=pb.EndProgram(grace_seconds=0.2))
     assert (await rank.until("exited")).exit_code == 137
     assert (
         len(marked()) == 2
-    )  # supervisor and agent: the exit is reported when nothing of the program is left
+    )  # supervisor and agent; the exit is reported after the program has ended
     assert processes.read_process(hidden) is None
     rank.tell(exit_recorded=pb.ExitRecorded())
     await process.wait()
@@ -255,7 +256,7 @@ async def test_another_refusal_is_no_reason_to_end(agents):
     await rank.until("started")
     rank.refuse = (grpc.StatusCode.FAILED_PRECONDITION, "STARTING")
     rank.cut()
-    await rank.until_refused(2)  # after the first it came again
+    await rank.until_refused(2)  # it tried again after the first refusal
     rank.refuse = None
     await rank.until("hello", 2)
     assert rank.hellos[-1].started
@@ -282,7 +283,8 @@ async def test_a_lost_server_changes_nothing_and_no_line_is_lost_or_doubled(agen
     await process.wait()
     assert exited.exit_code == 0
     assert [int(line.split()[0]) for line in server.lines()] == list(range(3000))
-    assert len(rank.said("started")) == 4  # to every server: the one before may have forgotten it
+    # it is sent on every stream, because a new server may not know it
+    assert len(rank.said("started")) == 4
     assert all(hello.started for hello in rank.hellos[1:])
 
 
@@ -405,7 +407,7 @@ async def test_the_flag_is_visible_within_milliseconds_and_steps_are_agreed(agen
     rank.tell(suspend_at=pb.SuspendAtStep(step=42))
     await process.wait()
     _, seen, step = server.lines()
-    assert float(seen) - asked < 0.5  # the bar (p99 50 ms) is measured in tests/bench
+    assert float(seen) - asked < 0.5  # the required latency (p99 50 ms) is measured in tests/bench
     assert step == "42"
 
 
@@ -451,7 +453,7 @@ call(call="go_suspend")
     await process.wait()
     checkpoint = rank.said("checkpoint")[0]
     assert (checkpoint.step, checkpoint.count) == (100, 1)
-    # It says 1.5 s, and has not run for so long.
+    # The program reports 1.5 s, but has not run for so long.
     assert 0 < checkpoint.seconds <= checkpoint.program_seconds
     lines = server.lines()
     assert lines[:4] == [
@@ -469,7 +471,7 @@ call(call="go_suspend")
 
 
 async def test_an_acknowledgement_is_said_to_every_server(agents, python):
-    """A server that was killed before it wrote it would end a program that is still saving."""
+    """A server that was killed before it stored the acknowledgement would end a program that is still saving."""
     text = CALLS + 'call(call="suspend_received")\nimport time\ntime.sleep(99)'
     rank, _ = await agents.start(python(text))
     await rank.until("suspend_acknowledged")
@@ -534,7 +536,7 @@ def fenced(server):
 
 
 def failure(home) -> str:
-    """Why the only rank has ended."""
+    """Return why the only rank has ended."""
     return (path_of(home, RankKey(7, 1, 0)) / "failure.txt").read_text()
 
 
@@ -593,7 +595,7 @@ async def test_an_agent_that_fails_says_why(agents, home, marked):
 
 
 async def test_a_terminated_agent_without_a_server_leaves(agents, server, marked):
-    """Nobody hears how the program ended; the agent does not wait for it for ever."""
+    """The exit cannot be reported, and the agent does not wait for ever."""
     rank, process = await agents.start(["sleep", "60"])
     await rank.until("started")
     rank.records_exit = False

@@ -1,4 +1,4 @@
-"""What an agent leaves in the directory of its rank."""
+"""The files that an agent writes to the directory of its rank."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_the_first_reason_of_a_failure_counts(tmp_path: Path) -> None:
 
 
 def test_a_reason_that_could_not_be_written_gives_way_to_the_next(tmp_path: Path) -> None:
-    """As when the supervisor kills an agent that is just writing: an empty file was the first reason."""
+    """If an agent is killed while it writes its reason, no empty file must remain in place of the next reason."""
     directory = RankDir(tmp_path)
     child = os.fork()
     if child == 0:

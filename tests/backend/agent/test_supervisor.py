@@ -1,6 +1,6 @@
-"""The supervisor ends whatever is left of a rank: when the lease has expired, and however its agent ended.
+"""The supervisor kills all processes of a rank when the lease has expired or the agent has ended in any way.
 
-Real processes: the agent here is a function, its program a shell that ignores SIGTERM.
+The tests use real processes. The agent is a function, and its program ignores SIGTERM.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ sys.exit(supervise(directory, lease, run_agent))
 
 
 class Rank:
-    """A rank directory, and the supervisor that was started for it."""
+    """A rank's directory, and the supervisor that was started for it."""
 
     def __init__(self, path: Path) -> None:
         path.mkdir(parents=True)
@@ -51,7 +51,7 @@ class Rank:
         self.process: asyncio.subprocess.Process | None = None
 
     async def start(self, agent: str, lease: float = LEASE) -> asyncio.subprocess.Process:
-        """`agent` is Python; what it prints is its first line."""
+        """Start a supervisor. `agent` is the Python code of its agent."""
         self.process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", SUPERVISED, str(self.directory.path), str(lease), agent),
             env={**os.environ, env.CONTROL_FILE: str(self.directory.control)},
@@ -68,7 +68,7 @@ class Rank:
         return self.directory.failure.read_text()
 
     def left(self) -> list[int]:
-        """Processes that carry the mark of this rank."""
+        """Return the pids of processes that have the mark of this rank."""
         return [p.pid for p, _ in processes.marked_processes(self.directory.path.parent)]
 
 
@@ -83,7 +83,7 @@ async def rank(tmp_path: Path) -> AsyncIterator[Rank]:
 
 
 def program(then: str) -> str:
-    """An agent that starts a stubborn program, says its pid, and goes on."""
+    """Return the code of an agent that starts a program that ignores SIGTERM, prints the pids, and runs `then`."""
     started = f"started = subprocess.Popen([sys.executable, '-c', {STUBBORN!r}], start_new_session=True, stdout=-3)"
     return f"{started}\nprint(os.getpid(), started.pid, flush=True)\n{then}"
 
@@ -193,7 +193,7 @@ async def test_a_supervisor_and_an_agent_that_were_stopped_end_at_once_when_they
     for pid in (agent, process.pid):
         os.kill(pid, signal.SIGCONT)
     code = await rank.ended()
-    assert code in (1, 3)  # whichever of the two has noticed first
+    assert code in (1, 3)  # it depends on which process notices first
     assert time.monotonic() - began < LEASE
     assert rank.left() == []
 

@@ -1,4 +1,4 @@
-"""Homes whose agents are ended after each test, and launchers on them."""
+"""Homes whose agents are killed after each test, and launchers that use them."""
 
 from __future__ import annotations
 

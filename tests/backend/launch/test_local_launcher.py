@@ -1,4 +1,4 @@
-"""The process launcher keeps the contract of launch.base with real agents that find no server."""
+"""The process launcher with real agents that cannot reach a server."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def launch(key: RankKey = KEY, node: str = "node1") -> RankLaunch:
 
 
 def agents(home: Path) -> list[int]:
-    """The marked processes of this home: of each agent only its supervisor, which the launcher has started."""
+    """Return the marked processes of this home that the launcher has started: the supervisor of each agent."""
     marked = [process for process, _ in processes.marked_processes(home / "run")]
     pids = {process.pid for process in marked}
     return [process.pid for process in marked if process.parent not in pids]
 
 
 def marked_sleeper(home: Path, key: RankKey = KEY) -> subprocess.Popen[bytes]:
-    """What a program may leave behind: in a session of its own, known only by its mark."""
+    """Start a process in its own session that only its mark identifies, as a program may do."""
     variables = {**os.environ, "HAI_CONTROL_FILE": str(home / "run" / str(key) / "control")}
     return subprocess.Popen(["sleep", "99"], env=variables, start_new_session=True)
 
@@ -120,7 +120,7 @@ async def test_a_second_launcher_adopts_what_lives_and_clears_what_does_not(home
 
 
 async def test_a_launcher_that_was_closed_leaves_no_zombies(home, watch):
-    """A server that leads no more lives on as the parent of agents that another one watches."""
+    """A server that is no longer the leader is still the parent of agents that another server watches."""
     first = await watch()
     await first.launcher.start([launch()])
     (agent,) = agents(home)
@@ -227,7 +227,7 @@ async def test_sweep_ends_one_cluster_and_not_its_neighbour(home, watch, tmp_pat
 
 
 def test_a_title_over_the_mark_hides_nothing(home):
-    """Processes of the program's session are found even if they wrote over their environment."""
+    """Processes of the program's session are found even if they have overwritten their environment."""
     directory = home / "run" / str(KEY)
     directory.mkdir(parents=True)
     text = "sleep 98 & exec sleep 99"
@@ -239,7 +239,7 @@ def test_a_title_over_the_mark_hides_nothing(home):
 
 
 def test_what_shed_its_mark_and_its_session_is_still_the_agents(home):
-    """`env -i setsid` in a program: while the agent lives, such an orphan is its child."""
+    """While the agent runs, an orphan of `env -i setsid` in a program is a child of the agent."""
     directory = home / "run" / str(KEY)
     directory.mkdir(parents=True)
     text = (
@@ -257,7 +257,7 @@ def test_what_shed_its_mark_and_its_session_is_still_the_agents(home):
 
 
 def test_a_python_process_of_ours_is_never_swept_by_itself(home, monkeypatch):
-    """`hai down` may be typed where the mark of a rank is set."""
+    """`hai down` may be run in a shell that has the mark of a rank."""
     text = (
         "import pathlib, sys; from hai_backend.launch.local_launcher import sweep; "
         "sweep(pathlib.Path(sys.argv[1])); print('alive')"

@@ -1,4 +1,4 @@
-"""What tasks on the server's own machine get of its variables: a list, which the manual has too."""
+"""The variables of the server that tasks on its machine inherit. The manual has the same list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Directories of the platform's in tasks: made before ranks start, and given to whom their programs run as."""
+"""The platform's directories in tasks. They are created before ranks start, and owned by the uid of the programs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_directory_belongs_to_whom_the_pods_run_as(
     tmp_path: Path, uid: int, gid: int, owner: tuple[int, int]
 ) -> None:
     shared = SharedDirectories(tmp_path, PODS)
-    for _ in range(2):  # each run asks for it
+    for _ in range(2):  # each run requests it
         shared.make(checkpoints_of(7), uid, gid)
     path = tmp_path / "checkpoints" / "7"
     assert (path.stat().st_uid, path.stat().st_gid) == owner

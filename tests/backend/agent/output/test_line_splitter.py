@@ -1,4 +1,4 @@
-"""Whatever a program prints becomes lines of the log's format, and nothing of it is lost."""
+"""All output of a program becomes lines in the format of the log, and none is lost."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_no_byte_is_lost_and_no_line_is_too_long(pieces):
 
 def test_a_long_row_of_returns_takes_no_time():
     splitter = LineSplitter()
-    # A regex that tries each anew takes 39 s for the first.
+    # A regular expression that tries to match at each return takes 39 s for the first piece.
     pieces = [b"\r" * 65_536 for _ in range(5)]
     out = b"".join(splitter.feed(piece, 1.0) for piece in pieces) + splitter.flush(1.0)
     assert out == b""

@@ -1,4 +1,4 @@
-"""Bars that a program draws become the lines that a terminal shows in the end, and nothing else of a log changes."""
+"""Progress bars become the lines that a terminal shows at the end. Other lines of a log do not change."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UP, CLEAR, HIDE, SHOW = "\x1b[A", "\x1b[2K", "\x1b[?25l", "\x1b[?25h"
 
 
 class Terminal:
-    """As wide and as high as need be: a character per place. Slow, and so simple that it is right."""
+    """An unlimited terminal with one character per position. It is slow, but so simple that it is correct."""
 
     def __init__(self) -> None:
         self.places: dict[tuple[int, int], str] = {}
@@ -37,7 +37,7 @@ class Terminal:
             at += 1
 
     def lines(self) -> list[str]:
-        """What it shows, without blanks at the ends of lines and without empty lines at the end."""
+        """Return the shown lines, without trailing blanks and without empty lines at the end."""
         rows = [[" "] * 300 for _ in range(self.last + 1)]
         for (row, column), char in self.places.items():
             rows[row][column] = char
@@ -83,7 +83,7 @@ def shown(text: str) -> list[str]:
 
 
 def stored(pieces: Iterable[bytes], *, seconds: float = 0.0) -> list[str]:
-    """The texts of the log's lines; so much time passes before each piece."""
+    """Return the texts of the lines in the log. `seconds` pass before each piece."""
     splitter, now = LineSplitter(), 1000.0
     out = b""
     for piece in pieces:
@@ -94,7 +94,7 @@ def stored(pieces: Iterable[bytes], *, seconds: float = 0.0) -> list[str]:
 
 
 def seen(lines: Iterable[str]) -> list[str]:
-    """As a terminal shows them."""
+    """Return lines as a terminal shows them."""
     rows = [ESCAPE.sub("", line).rstrip() for line in lines]
     while rows and not rows[-1]:
         rows.pop()
@@ -158,7 +158,7 @@ def test_what_is_no_bar_stays_as_it_is_also_after_one(line: bytes, before: bytes
     out = splitter.feed(data, 1.0) + splitter.flush(1.0)
     texts = [raw[28:] for raw in out.split(b"\n")[:-1]]
     if before and b"\b" in line:
-        return  # behind a bar, going back may be a spinner
+        return  # after a bar, a backspace may draw a spinner
     assert b"".join(texts).endswith(line * 5)
     assert LineSplitter().feed((line + b"\r\n") * 5, 1.0) == LineSplitter().feed(
         (line + b"\n") * 5, 1.0

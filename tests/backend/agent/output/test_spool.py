@@ -1,4 +1,4 @@
-"""The spool: what is appended arrives once, in order, whatever the stream does; bounded when it does nothing."""
+"""Appended lines arrive exactly once and in order, even if streams break. The size is limited without a stream."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.small_disk import small_disk
 
 
 def send_all(spool: Spool, held: bytearray) -> None:
-    """As the session and the server do."""
+    """Send all pieces, as the session does, and append them to `held`, as the server does."""
     while (piece := spool.piece()) is not None:
         offset, data = piece
         assert offset == len(held)
@@ -32,8 +32,9 @@ steps = st.lists(
         st.tuples(st.just("append"), st.integers(1, 300)),
         st.tuples(st.just("send"), st.integers(1, 5)),
         st.tuples(st.just("acknowledge"), st.just(0)),
-        st.tuples(st.just("reconnect"), st.integers(0, 400)),  # so many bytes were lost on the way
-        # … or were only late: they arrive after the next stream has begun
+        # so many bytes were lost by the network
+        st.tuples(st.just("reconnect"), st.integers(0, 400)),
+        # so many bytes arrive after the next stream has begun
         st.tuples(st.just("late"), st.integers(0, 400)),
     ),
     max_size=60,
@@ -73,7 +74,7 @@ def test_everything_arrives_once_and_in_order(tmp_path_factory, steps):
 
 
 def test_what_was_late_on_an_earlier_stream_is_not_sent_again(tmp_path):
-    """Two streams ended for want of answers before what the first had carried arrived (storm 297)."""
+    """Two streams end without answers before the bytes of the first one arrive."""
     spool = Spool(tmp_path / "spool")
     spool.append(b"one\ntwo\n")
     spool.sent(8)
@@ -146,7 +147,7 @@ def test_a_full_disk_costs_lines_and_one_says_so(tmp_path):
 
 
 def test_a_spool_on_a_full_disk_goes_on_when_there_is_room(tmp_path):
-    """What was kept is sent as it was, and a line names the directory where others were lost."""
+    """Lines that were stored are sent unchanged. A notice for lost lines contains the directory."""
     with small_disk(tmp_path / "disk", 4) as disk:
         spool = Spool(disk / "spool", segment_bytes=100_000)
         lines = [b"%06d%s\n" % (number, b"." * 993) for number in range(4500)]
@@ -155,7 +156,7 @@ def test_a_spool_on_a_full_disk_goes_on_when_there_is_room(tmp_path):
         held = bytearray()
         send_all(spool, held)
         assert bytes(held).startswith(b"".join(lines[:3000]))
-        spool.acknowledge(len(held))  # which makes room
+        spool.acknowledge(len(held))  # this frees space
         for line in lines[4400:]:
             spool.append(line)
         send_all(spool, held)
@@ -170,7 +171,7 @@ def test_a_spool_on_a_full_disk_goes_on_when_there_is_room(tmp_path):
 
 
 def test_a_notice_that_finds_no_room_is_counted_in_the_next_one(tmp_path, monkeypatch):
-    """Somebody else takes the room that lines have made for it. That ended the agent, and its program."""
+    """Another process uses the space that was freed for the notice. The agent must not fail."""
     monkeypatch.setattr(spool_module, "_append", _without_room_for_notices)
     spool = Spool(tmp_path / "spool", limit=5000, segment_bytes=1000)
     for number in range(200):

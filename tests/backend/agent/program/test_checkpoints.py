@@ -1,4 +1,4 @@
-"""What the agent says of checkpoints: bounded by its own clock, at most once a second, nothing left out."""
+"""Reports of checkpoints: limited by the agent's clock, sent at most once per second, and complete."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hai_backend.agent.server.outgoing import Outgoing
 
 
 class Rank:
-    """An outbox, what has been taken from it, and a clock."""
+    """A queue of messages for the server, and a clock."""
 
     def __init__(self) -> None:
         self.now = 50.0
@@ -67,7 +67,7 @@ async def test_thousands_are_one_message(rank: Rank, monkeypatch: pytest.MonkeyP
 async def test_while_the_server_is_away_they_add_up(rank: Rank) -> None:
     rank.save(10, 2.0)
     rank.save(10, 4.0)
-    rank.save(10, 0.0, step=8)  # of unknown cost
+    rank.save(10, 0.0, step=8)  # unknown duration
     message = rank.taken()
     assert message == pb.CheckpointSaved(seconds=3.0, step=8, count=3, program_seconds=30)
     assert rank.taken() is None

@@ -1,4 +1,4 @@
-"""Who may talk to an agent, and what happens with nonsense."""
+"""Who may call an agent, and how invalid calls are answered."""
 
 from __future__ import annotations
 

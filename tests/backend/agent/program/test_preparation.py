@@ -1,4 +1,4 @@
-"""What an image lacks, and what is done without it."""
+"""How programs are started in images without some common commands."""
 
 from __future__ import annotations
 

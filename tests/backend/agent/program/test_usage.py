@@ -1,4 +1,4 @@
-"""What heartbeats say."""
+"""The measurements in heartbeats."""
 
 from __future__ import annotations
 

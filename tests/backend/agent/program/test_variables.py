@@ -1,4 +1,4 @@
-"""Variables that only the agent can know."""
+"""The environment variables of a program."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ def test_a_program_sees_its_own_gpus_only(
 
 
 def test_an_environment_stands_between_node_and_task(tmp_path: Path) -> None:
-    """The task's own word counts, but its PATH comes behind the environment's; nothing replaces what is ours."""
+    """The task's variables take precedence, but its PATH follows that of the environment.
+
+    Neither can replace the variables of the platform.
+    """
     path = tmp_path / "7-1-0"
     make(path, RankLaunch(RankKey(7, 1, 0), "node1", "secret"), None)
     layer = tmp_path / "layer"

@@ -1,6 +1,6 @@
-"""The session on a network that goes silent instead of dying, in virtual time, with the real lease.
+"""The session on a network that drops packets without an error, in virtual time, with a real lease.
 
-`Link` stands for a connection: what each side sends arrives unless the link is silent, and silence ends no stream.
+`Link` simulates a connection. Messages of each side arrive, unless the network is silent. Silence ends no stream.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ def failed(code: grpc.StatusCode, details: str) -> aio.AioRpcError:
 
 
 class Link:
-    """One stream. While the network is silent nothing arrives, and nobody is told; what was sent arrives later, for
-    TCP repeats it, unless the stream was ended meanwhile."""
+    """One stream. While the network is silent, nothing arrives, and no error is reported.
+
+    Messages arrive after the silence, because TCP sends them again, unless the stream has ended meanwhile.
+    """
 
     def __init__(self, network: Network) -> None:
         self.network = network
@@ -66,7 +68,7 @@ class Link:
             self._answers.put_nowait(self._end)
 
     def finish(self) -> None:
-        """The server ends the stream with OK."""
+        """End the stream with OK, as the server does."""
         self._answers.put_nowait(StopAsyncIteration())
 
     def answer(self, **message: Any) -> None:
@@ -85,7 +87,7 @@ class Link:
 
 
 class Network:
-    """All streams of one agent, and a server at its end."""
+    """All streams of one agent, and the server to which they lead."""
 
     address = "10.0.0.1"
 
@@ -129,7 +131,7 @@ class Network:
 
 
 class Rank:
-    """A session, with heartbeats and a program that prints a line a second or none."""
+    """A session with heartbeats. If `prints` is set, its program prints a line every second."""
 
     def __init__(self, directory: Path, *, prints: bool) -> None:
         (directory / "run" / "7-1-0").mkdir(parents=True)
@@ -180,7 +182,7 @@ Play = Callable[[Callable[..., Rank]], Coroutine[Any, Any, None]]
 
 
 def play(directory: Path, story: Play) -> None:
-    """A story about a rank, in virtual time."""
+    """Run a test of a rank in virtual time."""
 
     async def played() -> None:
         ranks: list[Rank] = []
@@ -420,12 +422,12 @@ def test_who_is_given_up_hears_it_also_after_a_silence(tmp_path: Path, silent_fi
 
 
 def test_a_session_that_is_cancelled_while_its_stream_fails_ends(tmp_path: Path) -> None:
-    """An agent that wakes from SIGSTOP: its lease and its patience are over in one moment. It went on for ever."""
+    """After SIGSTOP and SIGCONT, the lease and the patience of an agent end at the same moment."""
 
     async def story(start: Callable[..., Rank]) -> None:
         rank = start(prints=False)
         await asyncio.sleep(20)
-        rank.session.beat()  # the writer finds out that the stream has ended
+        rank.session.beat()  # the writer notices that the stream has ended
         rank.network.links[-1].end(grpc.StatusCode.UNAVAILABLE, "gone")
         rank.work[0].cancel()
         await asyncio.wait(rank.work[:1], timeout=60)

@@ -1,4 +1,4 @@
-"""The agent's end of a tunnel: however the target and the stream end, nothing but the tunnel ends."""
+"""Tunnels in the agent. If the target or the stream ends or fails, only the tunnel ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HELLO = pb.CarryHello(task_id=1, run=1, rank=0, tunnel="t")
 
 
 class Target:
-    """Says what it is given, and then waits, fails or is over."""
+    """Sends the given messages. An exception among them is raised."""
 
     def __init__(self, *said: pb.CarryRequest | BaseException) -> None:
         self._said = said
@@ -41,7 +41,7 @@ class Target:
 
 
 class Server(rpc.AgentServiceServicer):
-    """Sends all that a caller may be ahead with, once it has heard `until`; keeps what it hears."""
+    """Sends as many bytes as flow control allows after it has received the message `until`. Stores all messages."""
 
     def __init__(self, until: str) -> None:
         self._until = until
@@ -62,7 +62,7 @@ class Server(rpc.AgentServiceServicer):
 
 
 async def carried(target: Target, until: str) -> Server:
-    """What a server has heard of a tunnel to this target, which has ended without an error."""
+    """Run a tunnel to this target until it ends without an error, and return the server."""
     server, listening = Server(until), grpc.aio.server()
     rpc.add_AgentServiceServicer_to_server(server, listening)
     port = listening.add_insecure_port("127.0.0.1:0")
@@ -76,7 +76,7 @@ async def carried(target: Target, until: str) -> Server:
 
 
 async def test_what_a_caller_still_sends_to_a_command_that_has_ended_is_taken() -> None:
-    """`cat large | hai shell 7 -- head -1`: to say how much was taken is too late then, and no fault."""
+    """In `cat large | hai shell 7 -- head -1`, it is too late to acknowledge input, and this is not an error."""
     target = Target(pb.CarryRequest(data=b"first"), pb.CarryRequest(exit_code=0))
     server = await carried(target, until="exit_code")
     assert server.heard[-1].exit_code == 0

@@ -1,4 +1,4 @@
-"""Services beside a program, shells' far ends, the notice, and what is known of people in JupyterLab."""
+"""Services beside a program, shells, the notice of a suspend, and the detection of activity in JupyterLab."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tests.ports import free_port
 
 
 def listener(port: int) -> str:
-    """A script that answers on a port."""
+    """Return a command that listens on a port."""
     return f"{sys.executable} -m http.server {port} --bind 127.0.0.1"
 
 
 async def until(rank: Any, name: str, state: int, starts: int = 1) -> Any:
-    """The first report in which a service stands so."""
+    """Return the first report in which a service has this state and at least so many starts."""
     count = 1
     while True:
         told = await rank.until("services", count)
@@ -162,7 +162,7 @@ async def test_odd_answers_of_a_lab_are_none_and_no_fault_of_the_agent(
 
 
 async def test_a_notice_that_cannot_be_written_leaves_the_time_to_save(tmp_path: Path) -> None:
-    """On a full disk: an error would end the agent, and with it the program that was to save."""
+    """If the disk is full, an error must not end the agent and the program that has to save."""
     notice = Notice(tmp_path / "gone" / "notice.json")
     asked = pb.SuspendRequested(save_within_seconds=MARGIN_SECONDS + 0.01)
     await asyncio.wait_for(notice.show(asked), 5)

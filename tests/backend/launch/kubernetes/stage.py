@@ -1,4 +1,4 @@
-"""A fake cluster in virtual time, and launchers on it: hours pass in moments, without sockets."""
+"""A fake cluster in virtual time, without sockets, and launchers that use it. Simulated hours take milliseconds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OURS = ("pods", "configmaps", "secrets", "services", "ingresses", "networkpolici
 
 
 class Watched:
-    """A launcher past its first two events."""
+    """A launcher and its events."""
 
     def __init__(self, cluster: FakeCluster, options: Options, settings: ClusterSettings) -> None:
         self.launcher = KubernetesLauncher(DirectTransport(cluster), settings, options, Random(1))
@@ -43,7 +43,7 @@ class Watched:
         return listed
 
     async def next(self, of: type[LauncherEvent] | None = None) -> LauncherEvent:
-        """The next event, or the next of a kind. NodeList is passed over unless it is asked for."""
+        """Return the next event, or the next event of a type. NodeList is skipped unless `of` is NodeList."""
         async with asyncio.timeout(1_000):
             while True:
                 event = await anext(self._events)
@@ -52,7 +52,7 @@ class Watched:
 
 
 class There:
-    """The cluster, and launchers on it: each is a server that was started again."""
+    """A cluster and the launchers that use it. Each new launcher simulates a restarted server."""
 
     def __init__(self, cluster: FakeCluster) -> None:
         self.cluster = cluster
@@ -107,7 +107,7 @@ def rank(index: int, node: str = "n0", task: int = 7) -> RankLaunch:
 
 
 def story(work: Callable[[], Awaitable[None]]) -> Callable[[], None]:
-    """A test in virtual time."""
+    """Return a test that runs `work` in virtual time."""
 
     async def told() -> None:
         await work()
@@ -120,7 +120,7 @@ def story(work: Callable[[], Awaitable[None]]) -> Callable[[], None]:
 
 
 def force(it: There, name: str) -> None:
-    """Somebody says kubectl delete pod --force --grace-period=0."""
+    """Delete a pod as `kubectl delete pod --force --grace-period=0` does."""
     api = it.cluster.api
     pod = api.get("pods", "default", name)
     assert pod is not None

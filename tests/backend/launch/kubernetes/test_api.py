@@ -1,4 +1,4 @@
-"""How the cluster is asked: what is repeated, what is told, and what an answer means."""
+"""Requests to the cluster: which are retried, which errors are raised, and how responses are interpreted."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GOOD = Answer(200, b'{"metadata": {"uid": "u"}}')
 
 
 class Script:
-    """Answers in order, then well."""
+    """Returns the given answers in order, then a successful answer to every request."""
 
     def __init__(self, *answers: Answer | Exception, lines: Sequence[bytes] = ()) -> None:
         self._answers = [*answers]

@@ -1,4 +1,4 @@
-"""Pods that are not ours: what they hold of nodes, and what is known of it without the right to see them."""
+"""Foreign pods: the resources that they use on nodes, also if the server may not list these pods."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ async def test_what_others_hold_is_followed_as_their_pods_come_and_go() -> None:
     async with there() as it:
         make(it, foreign("n0", cpu="63500m"))
         one = await it.watch()
-        await one.launcher.start([rank(0, "n1")])  # ours is no other's
+        await one.launcher.start([rank(0, "n1")])  # our own pod does not count as foreign
         make(it, foreign("n1", cpu="4"))
         assert await nodes_of(one) == {
             "n0": (64, "other pods hold 63.5 of 64 cpus"),
@@ -193,7 +193,7 @@ async def test_a_kubelet_that_refuses_is_told_with_its_node_that_gets_nothing_fo
 
 
 def foreign(node: str, **requests: str) -> Body:
-    """A pod of somebody else."""
+    """Return a pod that does not belong to this installation."""
     container = {"name": "main", "image": "x", "resources": {"requests": requests}}
     return {
         "apiVersion": "v1",

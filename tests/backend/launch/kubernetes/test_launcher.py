@@ -1,4 +1,4 @@
-"""The launcher against the fake cluster, in virtual time and without sockets: hours pass in moments."""
+"""The launcher with the fake cluster, in virtual time and without sockets. Simulated hours take milliseconds."""
 
 from __future__ import annotations
 
@@ -349,7 +349,8 @@ async def test_an_eviction_minds_budgets_but_a_task_that_must_leave_leaves() -> 
         await one.launcher.kill(KillRequest(RankKey(7, 1, 0), "n0"))
         began = asyncio.get_running_loop().time()
         assert await one.next() == RankTerminated(RankKey(7, 1, 0))
-        assert asyncio.get_running_loop().time() - began > 1.0  # it was asked more than once
+        # the deletion was requested more than once
+        assert asyncio.get_running_loop().time() - began > 1.0
 
 
 @story

@@ -1,4 +1,4 @@
-"""Two installations in one namespace: names are made of numbers, so both have the same; neither touches the other's."""
+"""Two installations in one namespace. They use the same names, and must not change each other's objects."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ LABELS = {
 
 
 def everything(it: There) -> dict[tuple[str, str], Body]:
-    """Every object of a run, with its version: whatever touches it changes that."""
+    """Return all objects of runs. A change of an object would change its version."""
     return {
         (plural, body["metadata"]["name"]): body
         for plural in OURS
@@ -53,7 +53,7 @@ def everything(it: There) -> dict[tuple[str, str], Body]:
 
 
 def with_ssh(index: int) -> RankLaunch:
-    """A rank of a run that publishes a service."""
+    """Return a rank of a run that publishes a service."""
     made = rank(index)
     return replace(made, run=replace(made.run, services=(SSH,)))
 
@@ -76,7 +76,7 @@ async def test_a_run_of_theirs_lives_on_whatever_we_do_with_ours_of_the_same_num
         )
         await ours.launcher.kill(KillRequest(KEY, "n0", preempted=True))
         assert await ours.next() == RankTerminated(KEY)
-        await asyncio.sleep(500)  # several sweeps
+        await asyncio.sleep(500)  # the garbage collector runs several times
         await ours.launcher.close()
         again = Watched(it.cluster, OPTIONS, SETTINGS)
         assert await again.begin() == RankList(frozenset(), complete=False)
@@ -132,7 +132,7 @@ def test_one_object_of_the_same_name_fails_the_rank_and_stays_as_it_is(
             failed = await one.next()
             assert isinstance(failed, LaunchFailed)
             assert f" {name} already, " in failed.reason
-            assert whose in failed.reason or plural == "secrets"  # which nobody reads
+            assert whose in failed.reason or plural == "secrets"  # the server cannot read Secrets
             await one.launcher.kill(KillRequest(KEY, "n0"))
             assert await one.next() == RankTerminated(KEY)
             await asyncio.sleep(30)
@@ -186,7 +186,7 @@ async def test_a_patch_that_is_refused_for_another_reason_is_told_as_that() -> N
 
 
 class Noting(DirectTransport):
-    """Keeps which objects are looked at one by one."""
+    """Records which single objects are requested."""
 
     looked: tuple[str, ...] = ()
 

@@ -1,4 +1,4 @@
-"""What the cluster says of a pod that does not run, in text for its user."""
+"""The explanations for users of why a pod does not run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read of a pod that was made from our manifests."""
+"""The facts that are read from a pod that was created from our manifests."""
 
 from __future__ import annotations
 

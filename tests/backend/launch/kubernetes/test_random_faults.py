@@ -1,4 +1,7 @@
-"""Storms: HAI_STORMS=50 makes only so many of them. `python -m tests.support.simulation 17 1` makes one again."""
+"""Simulations with random faults. HAI_STORMS=50 sets their number.
+
+`python -m tests.support.simulation 17 1` repeats one of them.
+"""
 
 from __future__ import annotations
 

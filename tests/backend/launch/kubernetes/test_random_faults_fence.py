@@ -1,6 +1,7 @@
-"""The storm notices a broken fence: each line that docs/contributing/fencing.md needs is taken away in turn.
+"""The simulation with random faults detects a broken fence.
 
-`python -m tests.backend.launch.kubernetes.test_random_faults_fence 100` says how many of 100 seeds notice each.
+Each mutant breaks one rule of docs/contributing/fencing.md.
+`python -m tests.backend.launch.kubernetes.test_random_faults_fence 100` prints how many of 100 seeds detect each one.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from tests.support.simulation.agent import AgentComponents
 from tests.support.simulation.server import FENCE_SECONDS, SETTINGS, ServerComponents
 from tests.support.simulation.simulation import Components, Conditions, Simulation
 
-SEEDS = 60  # within which each must be noticed, from the seed on that has noticed it before
+# Each mutant must be detected within so many seeds, counted from its seed in FIRST, or from 0.
+SEEDS = 60
 FIRST = {"a lease that counts from the answer": 19}
 
 
@@ -35,7 +37,7 @@ class CountsFromTheAnswer(Session):
 
 
 class NeverAttachesAgain(Session):
-    """The agent of before: when it gave up a silent stream, its session ended without a word."""
+    """A session that does not attach again after its stream has ended."""
 
     async def run(self) -> None:
         await self._attach_once()
@@ -58,7 +60,7 @@ MUTANTS = {
 
 
 def quiet_weather(seed: int) -> Conditions:
-    """Nodes are lost quietly, and nothing else happens."""
+    """Return conditions in which nodes become unreachable, and no other faults occur."""
     return replace(
         Conditions.of(seed),
         nodes=7,
@@ -73,7 +75,7 @@ def quiet_weather(seed: int) -> Conditions:
 
 
 def noticed(coroutines: Components, seeds: int, first: int = 0) -> Iterator[tuple[int, str]]:
-    """The seeds that notice it, and how."""
+    """Yield the seeds whose simulation fails, with the errors."""
     for seed in range(first, first + seeds):
         try:
             Simulation(seed, coroutines, quiet_weather(seed)).run()
@@ -82,7 +84,7 @@ def noticed(coroutines: Components, seeds: int, first: int = 0) -> Iterator[tupl
 
 
 def test_whole_fences_hold_in_the_same_weather() -> None:
-    """What is noticed below is what was broken."""
+    """Without a mutant, the same simulations succeed."""
     assert not list(noticed(Components(), 8))
 
 

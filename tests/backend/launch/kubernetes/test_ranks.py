@@ -1,4 +1,4 @@
-"""When a rank counts as gone, and what is done about it: pure, by the clock of the test."""
+"""When a rank counts as terminated, and which actions follow. The tests pass the time as an argument."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_pod_that_we_ended_is_gone_when_its_kubelet_says_so(ranks: Ranks) -> N
 
 
 def test_the_last_word_counts_also_when_it_comes_late(ranks: Ranks) -> None:
-    """The answer to our request was faster than the watch."""
+    """The response to our request arrives before the change from the watch."""
     ranks.pod_changed("u1", POD, 1.0)
     ranks.kill(KillRequest(KEY, "n1"), 1.0)
     assert ranks.pod_missing(KEY, 2.0) == []
@@ -85,7 +85,7 @@ def test_a_pod_that_we_ended_and_whose_agent_was_heard_may_still_run(ranks: Rank
 
 
 def test_a_pod_that_nobody_asked_to_go_may_have_run_unheard(ranks: Ranks) -> None:
-    """The watch was silent: it showed the pod as it was made, and then no more."""
+    """The watch showed only the creation of the pod."""
     ranks.pod_changed("u1", PENDING, 1.0)
     assert ranks.pod_changed("u1", None, 2.0) == [FORCED]
     assert ranks.due() == 8.0
@@ -158,7 +158,7 @@ def test_a_node_that_refused_gets_nothing_for_a_while_and_longer_when_it_does_so
 ) -> None:
     refused = replace(PENDING, finished=True, cause=Cause(CauseKind.NODE, "no room (cpu)"))
     ranks.pod_changed("u1", refused, 1.0)
-    ranks.pod_changed("u1", refused, 2.0)  # said again
+    ranks.pod_changed("u1", refused, 2.0)  # the same report again
     why = "refused a pod, so it gets none for a while: no room (cpu)"
     assert {node.name: node.held for node in nodes.now(60.9)} == {"n1": why}
     assert list(nodes.deadlines()) == [61.0]
@@ -367,14 +367,14 @@ def test_killing_what_does_not_exist_asks_the_cluster_and_says_that_it_is_gone(
 
 
 def test_what_a_server_finds_missing_on_a_silent_node_waits_for_the_fence(ranks: Ranks) -> None:
-    """It was started again; the pod was deleted by force while nobody watched."""
+    """The server was restarted, and the pod was deleted by force while no server watched it."""
     ranks.nodes_changed([("n1", SILENT)], 10.0)
     ranks.kill(KillRequest(KEY, "n1"), 1.0)
     assert ranks.pod_missing(KEY, 11.0) == []
     assert ranks.tick(120.0) == TERMINATED
 
 
-UNSEEN = [  # whether it may run, what is known of its node, when it is believed to be gone
+UNSEEN = [  # whether it may run, the state of its node, when it counts as terminated
     pytest.param(True, WELL, 7.0, id="it may run"),
     pytest.param(True, SILENT, 110.0, id="it may run on a node that is silent"),
     pytest.param(True, None, 1.0, id="it may run, but its node was removed"),
@@ -401,7 +401,7 @@ def test_a_pod_that_is_over_is_gone_at_once_whatever_the_store_knows(ranks: Rank
     assert ranks.pod_changed("u1", OVER, 1.0) == TERMINATED
 
 
-# The nodes themselves.
+# Nodes.
 
 
 def test_a_silent_node_takes_nothing_new_and_is_lost_later() -> None:

@@ -1,4 +1,4 @@
-"""A cluster's settings, and runs on it."""
+"""Settings of a cluster, and requests for runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Capabilities as a kernel sees them: what the two containers run is run here, as a runtime would start it."""
+"""Capabilities in a real kernel. The commands of the two containers are run as a container runtime starts them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def agent(tmp_path: Path) -> Path:
 
 
 def as_a_runtime(spec: Manifest) -> list[str]:
-    """A uid, what is allowed, and nothing held: what is behind `env` is executed by a process of a plain user."""
+    """Return a command prefix that sets the uid and the allowed capabilities, of which the process holds none."""
     container = spec["containers"][0]["securityContext"]
     allowed = ",".join(f"+{name.lower()}" for name in container["capabilities"]["add"])
     uid, gid = (spec["securityContext"][key] for key in ("runAsUser", "runAsGroup"))

@@ -1,7 +1,7 @@
-"""What is made of a run, word by word: one file in testdata/manifests for each case.
+"""The exact manifests of runs, with one file in testdata/manifests for each case.
 
-`HAI_REWRITE_GOLDEN=1 pytest tests/backend/launch/manifests` writes the files anew. Every object also passes through
-the official client's types and comes back as it was: no misspelt key, no wrong type.
+`HAI_REWRITE_GOLDEN=1 pytest tests/backend/launch/manifests` writes the files again. Every object is also converted to
+the official client's types and back, which detects misspelt keys and wrong types.
 """
 
 from __future__ import annotations

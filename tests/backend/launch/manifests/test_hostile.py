@@ -1,7 +1,7 @@
-"""No field of a task, no name of a user and no template of a mount gives anybody what is not theirs.
+"""No field of a task, name of a user or template of a mount gives access that was not granted.
 
-Each case is one attempt. Either it is refused with the field that is wrong, or the objects that are made equal those
-of an innocent task, word for word: nothing of the attempt is anywhere in them.
+Each case is one attempt. Either it is refused with the name of the wrong field, or the resulting objects are exactly
+equal to those of a harmless task, so they contain nothing of the attempt.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def task_of(spec: TaskSpec) -> Task:
 
 
 def submitted(text: str) -> Task:
-    """As a submission becomes a task: through validation."""
+    """Return the task of a submission, after its validation."""
     asked = pb.TaskSpec(version=2, name="t")
     asked.spec.entrypoint = "train.py"
     text_format.Merge(text, asked)
@@ -285,7 +285,7 @@ NAMES = {
 
 
 def users_in(value: Any) -> Iterator[str]:
-    """Takes every label of a user out, wherever it stands."""
+    """Remove and yield the values of all user labels in a manifest."""
     if isinstance(value, dict):
         if USER in value:
             yield value.pop(USER)
@@ -493,7 +493,7 @@ def keys(value: Any) -> Iterator[str]:
 
 
 def test_the_innocent_pod_has_nothing_of_its_node(innocent: list[Manifest]) -> None:
-    """So that equality with it, above, means what it should."""
+    """The pod with which the others are compared has no privileges."""
     pod = innocent[-1]["spec"]
     assert set(keys(pod)) <= set(KEYS.split())
     assert pod["automountServiceAccountToken"] is False

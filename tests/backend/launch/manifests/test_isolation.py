@@ -1,4 +1,4 @@
-"""Who reaches a pod: the policies of runs, judged as Kubernetes does."""
+"""Who can connect to a pod, by the network policies of runs and the rules of Kubernetes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ def chosen(installation_labels: Manifest, pod: Manifest) -> bool:
 
 
 def reaches(policies: list[Manifest], caller: Manifest, called: Manifest, port: int) -> bool:
-    """By the rules of NetworkPolicy: who is chosen by none is open; of those who choose, one must let in."""
+    """Return whether the policies allow a connection.
+
+    By the rules of NetworkPolicy, a pod without a policy is open. Otherwise one of its policies must allow it.
+    """
     rules = [p["spec"]["ingress"] for p in policies if chosen(p["spec"]["podSelector"], called)]
     return not rules or any(_lets_in(rule, caller, port) for own in rules for rule in own)
 

@@ -1,4 +1,4 @@
-"""Whatever is asked for: names and labels that Kubernetes takes, and no two objects of one name."""
+"""For all requests, names and labels are valid in Kubernetes, and no two objects have the same name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Order, owners and secrets of a run's objects, and that the init container's script does what it says."""
+"""Order, owners and secrets of a run's objects, and the script of the init container."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a task: what its ranks ask for, and what rights add."""
+"""The launch request of a task: the resources of its ranks, and the effects of rights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clusters on the test's clock, and a plain HTTP client."""
+"""Clusters with the clock of the test, and a plain HTTP client."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Body = dict[str, Any]
 
 @dataclass
 class Http:
-    """Requests, as (code, body)."""
+    """Sends requests, and returns the code and the body of responses."""
 
     session: aiohttp.ClientSession
     cluster: FakeCluster
@@ -36,7 +36,7 @@ class Http:
         return dict(made)
 
     def pod(self, name: str = "a") -> Body | None:
-        """As the cluster has it now."""
+        """Return the current body of a pod; None if it does not exist."""
         found = self.cluster.api.get("pods", "default", name)
         return None if found is None else found.body
 
@@ -52,7 +52,7 @@ class Http:
 
 
 class Clusters:
-    """Makes clusters, and ends them with the test."""
+    """Creates clusters, and stops them at the end of the test."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()

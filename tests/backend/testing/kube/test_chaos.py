@@ -1,4 +1,4 @@
-"""A seed settles what befalls a cluster, and afterwards all is well."""
+"""A seed determines the faults of a cluster, which recovers afterwards."""
 
 from __future__ import annotations
 

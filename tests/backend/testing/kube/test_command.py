@@ -1,4 +1,4 @@
-"""The cluster as a command, and in a thread."""
+"""The fake cluster as a command and in a thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Large numbers: what the fake must carry so that the platform, not the fake, is measured."""
+"""Large clusters. The fake cluster must be fast enough for measurements of the platform."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Pod = Callable[..., dict[str, Any]]
 
 
 async def test_thousands_of_pods_on_two_thousand_nodes_come_and_go(clusters: Any, pod: Pod) -> None:
-    """Straight into the API: HTTP would only cost time."""
+    """The test calls the API without HTTP, to save time."""
     http = await clusters(nodes=[NodeSpec(f"node{i:04}") for i in range(2000)])
     cluster = http.cluster
     pods = cluster.api.resources["pods"]

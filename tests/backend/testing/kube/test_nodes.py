@@ -1,4 +1,4 @@
-"""Nodes that fall silent, lose power, come back or go; what becomes of their pods."""
+"""Nodes that become unreachable, lose power, recover or are removed, and the effects on their pods."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_a_pod_of_a_silent_node_is_driven_away_and_stays_terminating(runni
 
 
 async def test_a_pod_deleted_by_force_still_runs_on_a_silent_node(running: Any) -> None:
-    """Two copies of one rank can live at once."""
+    """So two copies of one rank can run at the same time."""
     running.cluster.nodes.partition("node0")
     await running.delete("a", gracePeriodSeconds=0)
     await running.cluster.settle()
@@ -97,7 +97,7 @@ async def test_a_pod_that_was_deleted_meanwhile_goes_when_its_node_is_back(runni
 async def test_after_a_loss_of_power_the_pod_has_failed(running: Any) -> None:
     running.cluster.nodes.power_loss("node0")
     await running.cluster.advance(60)
-    assert running.pod()["status"]["phase"] == "Running"  # nobody knows better
+    assert running.pod()["status"]["phase"] == "Running"  # its real state is unknown
     running.cluster.nodes.heal("node0")
     await running.cluster.settle()
     pod = running.pod()
@@ -208,7 +208,7 @@ async def test_tolerations_and_affinity_let_a_pod_in(clusters: Any, pod: Pod) ->
 
 
 async def test_only_as_many_as_fit_are_taken_by_a_kubelet(clusters: Any, pod: Pod) -> None:
-    """Who binds by name has no scheduler that counts for him."""
+    """Pods that are bound by `nodeName` are not checked by the scheduler."""
     http = await clusters(nodes=[NodeSpec("node0", gpus=8)])
     for name in "abc":
         gpus = {"resources": {"limits": {"nvidia.com/gpu": 4}}}

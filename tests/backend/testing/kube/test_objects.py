@@ -1,4 +1,4 @@
-"""Rules of objects that need no second implementation to be compared with: budgets, owners, ports, priorities."""
+"""Rules for objects that are not compared with a real cluster: budgets, owners, ports, priorities."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ async def test_a_namespace_that_is_going_takes_nothing_new(http: Any, pod: Pod) 
 
 
 async def test_what_a_pod_gets_said_before_it_is_deleted_stays_with_it(http: Any, pod: Pod) -> None:
-    """PreemptionByScheduler is written first, then the pod is deleted: the kubelet's reports keep it."""
+    """The condition PreemptionByScheduler is set before the pod is deleted. Reports of the kubelet keep it."""
     await http.create(pod("a"))
     await http.cluster.settle()
     row = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
@@ -181,5 +181,6 @@ async def test_what_a_pod_gets_said_before_it_is_deleted_stays_with_it(http: Any
     await http.cluster.settle()
     http.cluster.watch_faults.end()
     text = (await answer.content.read()).decode().splitlines()
-    assert len(text) == 5  # told to go, seen, ended, grace over, deleted
+    # deletion requested, seen by the kubelet, ended, grace period over, deleted
+    assert len(text) == 5
     assert all("PreemptionByScheduler" in line for line in text)

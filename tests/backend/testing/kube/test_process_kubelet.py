@@ -1,4 +1,4 @@
-"""Pods as local processes: what they see, how they end, and that nothing of them is left."""
+"""Pods as local processes: their environment, their end, and the removal of all their processes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def said(http: Any, until: Any, word: str, name: str = "a") -> None:
 
 
 async def run(http: Any, pod: Pod, script: str, name: str = "a", **spec: Any) -> str:
-    """The log of a script that ends."""
+    """Run a script until it ends, and return its log."""
     await http.create(pod(name, "sh", "-c", script, **spec))
     await phase(http, "Succeeded", "Failed", name=name)
     return await log(http, name)
@@ -77,7 +77,7 @@ async def test_mount_paths_become_directories(http: Any, pod: Pod, tmp_path: Pat
 
 
 async def test_a_mount_path_is_replaced_once(http: Any, pod: Pod) -> None:
-    """The directories behind mounts lie in the machine's /tmp themselves."""
+    """The real directories of mounts are themselves in /tmp of this machine."""
     env = [{"name": "A", "value": "/tmp/a"}, {"name": "B", "value": "$(A)/b"}]
     container = {
         "command": ["sh", "-c", "echo $(B) $B; pwd"],
@@ -155,7 +155,7 @@ async def test_the_downward_api_and_shared_volumes(http: Any, pod: Pod) -> None:
 
 
 async def test_nothing_of_a_container_outlives_its_first_process(http: Any, pod: Pod) -> None:
-    """Neither what left its session nor what left its parent."""
+    """This includes processes that have left its session, and orphans."""
     script = (
         "import os, time\n"
         "ready, say = os.pipe()\n"
@@ -175,7 +175,7 @@ async def test_nothing_of_a_container_outlives_its_first_process(http: Any, pod:
 async def test_a_first_process_without_a_handler_does_not_hear_sigterm(
     http: Any, pod: Pod, until: Any
 ) -> None:
-    """Python as PID 1: it takes the whole grace, by the test's clock."""
+    """Python as PID 1 takes the complete grace period, by the clock of the test."""
     await http.create(
         pod("a", sys.executable, "-c", "import time; print('up', flush=True); time.sleep(1000)")
     )

@@ -1,4 +1,4 @@
-"""Label and field selectors, quantities."""
+"""Label selectors, field selectors, and quantities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watches: windows, bookmarks, slow readers, and what tests do to streams."""
+"""Watches: windows, bookmarks, slow readers, and injected faults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Pod = Callable[..., dict[str, Any]]
 
 
 async def lines(answer: aiohttp.ClientResponse, count: int = 1000) -> list[tuple[str, Any]]:
-    """So many events, or all until the stream ends."""
+    """Return `count` events, or fewer if the stream ends before."""
     seen: list[tuple[str, Any]] = []
     async for line in answer.content:
         event = json.loads(line)
@@ -110,7 +110,8 @@ async def lines_open(answer: aiohttp.ClientResponse, count: int) -> list[tuple[s
 async def test_initial_events_end_with_a_bookmark(http: Any) -> None:
     await http.create(config_map("a"), "configmaps")
     answer = await http.watch("configmaps", sendInitialEvents="true", allowWatchBookmarks="true")
-    seen = await lines_open(answer, 6)  # every namespace has the cluster's certificate
+    # every namespace has a ConfigMap with the cluster's certificate
+    seen = await lines_open(answer, 6)
     answer.close()
     assert {k for k, _ in seen[:-1]} == {"ADDED"}
     kind, body = seen[-1]
@@ -121,7 +122,7 @@ async def test_initial_events_end_with_a_bookmark(http: Any) -> None:
 
 
 async def test_a_slow_reader_is_cut_off_without_an_error(clusters: Any) -> None:
-    """118 of 300 events of 60 kB, and a clean end: seen on a real server."""
+    """A real server sent 118 of 300 events of 60 kB, and ended the stream without an error."""
     http = await clusters(nodes=0, lag=20)
     await http.create(config_map("big"), "configmaps")
     version = http.cluster.api.store.revision
@@ -147,7 +148,7 @@ async def test_what_enters_and_leaves_a_selection(http: Any, pod: Pod) -> None:
     http.cluster.kubelet.exit("a")
     seen = await lines(answer, 2)
     assert names(seen) == [("ADDED", "a"), ("DELETED", "a")]
-    assert seen[1][1]["status"]["phase"] == "Running"  # the last state that was selected
+    assert seen[1][1]["status"]["phase"] == "Running"  # the last state that matched the selector
     versions = [int(body["metadata"]["resourceVersion"]) for _, body in seen]
     assert versions[0] < versions[1]
 
