@@ -1,8 +1,8 @@
 """Runs all coroutines of an agent in one task group, so that none ends unnoticed.
 
 An agent that has lost a coroutine seems to work but is broken: it may never attach again, or never end its program. So
-the agent fails, and its program ends, if a coroutine fails or ends too early. A `CancelledError` is a failure, too, if
-nobody has cancelled the coroutine; it is raised if something that the coroutine awaits was cancelled.
+the agent fails, and its program ends, if a coroutine fails or ends too early. A `CancelledError` is also a failure if
+the coroutine itself was not cancelled, but something that it awaits was.
 """
 
 from __future__ import annotations

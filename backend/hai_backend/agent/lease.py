@@ -56,7 +56,6 @@ class Lease:
     def renew(self, sent_at: float) -> None:
         """Extend the lease, because a server has answered the heartbeat that was sent at `sent_at`.
 
-
         Raises Expired if the lease has expired.
         """
         if self.expired:

@@ -148,7 +148,6 @@ class RankDir:
 def write_agent_log(message: str) -> None:
     """Write a line with the time and without credentials to agent.log, which is the standard error of the agent.
 
-
     If the disk is full, the line is lost, because a program must not end because its agent cannot log.
     """
     with suppress(OSError):

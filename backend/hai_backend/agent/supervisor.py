@@ -1,10 +1,8 @@
 """The outermost process of a rank, which outlives the agent and kills all remaining processes of the rank.
 
-
 The supervisor only waits until the agent ends or the lease expires. An agent that is frozen or hangs in a system call
 does not renew the lease, so the supervisor kills it and its program. In a pod, the supervisor is process 1, so the
 container ends with it.
-
 
 The supervisor is a child subreaper. So a process that has left its session, and whose parent has ended, is still a
 descendant of the supervisor. The supervisor forks the agent before large imports, so that it needs little memory.

@@ -74,7 +74,7 @@ class FakeLauncher:
         self._events.put_nowait(None)
 
     def _reopen(self) -> None:
-        """A test may use it for several server processes in turn: drop the marker that `close` has queued."""
+        """Drop the end marker that `close` has queued. A test may use the launcher for several servers in turn."""
         pending = [self._events.get_nowait() for _ in range(self._events.qsize())]
         for event in pending:
             if event is not None:

@@ -1,6 +1,5 @@
 """Finds the processes of a rank on this machine, and kills them reliably.
 
-
 A process is identified by its pid and its start time, so a reused pid is not mistaken for it. The processes of a rank
 are marked by the variable HAI_CONTROL_FILE, which is a path in the rank's directory. The path distinguishes two
 clusters on one machine.
@@ -53,14 +52,14 @@ def read_process(pid: int) -> Process | None:
 
 
 def all_processes() -> Iterator[Process]:
-    """All processes of the machine."""
+    """Yield all processes of the machine."""
     for name in os.listdir("/proc"):
         if name.isdecimal() and (process := read_process(int(name))) is not None:
             yield process
 
 
 def descendants(pid: int) -> list[Process]:
-    """Children of `pid`, their children, and so on."""
+    """Return the children of `pid`, their children, and so on."""
     children: dict[int, list[Process]] = {}
     for process in all_processes():
         children.setdefault(process.parent, []).append(process)

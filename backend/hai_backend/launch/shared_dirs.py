@@ -43,7 +43,7 @@ class SharedDirectories:
         return not self._in_pods or self._mounted or not root.is_relative_to(self._root)
 
     def environments(self, root: Path, user: str) -> tuple[SharedDirectory, ...]:
-        """Return the directories with the environments of all users, which is read only, and with those of `user`.
+        """Return the directory with the environments of all users, which is read only, and the one of `user`.
 
         `root` is the directory of all environments. The result is empty if ranks need no mount to see it.
         """

@@ -34,7 +34,6 @@ def remove_link(path: Path) -> None:
 def remove_linked_directory(link: Path) -> None:
     """Remove the directory in /tmp that hai_jupyter.kernels.kernel_dir has created for sockets.
 
-
     Only sockets and connection files are deleted. If other files remain, the directory is kept.
     """
     if not link.is_symlink():

@@ -27,7 +27,7 @@ def replacing(path: Path, mode: int = 0o600) -> Iterator[IO[bytes]]:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Replace a file durably. Only its owner may read the new one. Raises OSError."""
+    """Replace a file and flush it to disk. Only its owner may read the new file. Raises OSError."""
     with replacing(path) as file:
         file.write(data)
         file.flush()

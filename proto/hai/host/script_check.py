@@ -1,6 +1,5 @@
 """Finds faults that prevent the execution of a script: DOS line ends, a byte order mark, or a missing interpreter.
 
-
 The kernel and shells report "No such file or directory" for such a file, although it exists. Clients check it before
 they run or send a program, and the agent before it starts one.
 """
@@ -30,7 +29,7 @@ def script_fault(path: Path, interpreter: str = "", search_path: str | None = No
     line, ends = first[0], len(first) > 1
     shell = Path(interpreter).name in ("bash", "sh")
     if interpreter and not shell:
-        return ""  # Python accepts all of these
+        return ""  # Python accepts all these faults
     has_shebang = line.removeprefix(BOM_UTF8).startswith(b"#!")
     if ends and line.endswith(b"\r") and (shell or has_shebang):
         return (

@@ -1,6 +1,5 @@
 """Files that are written and read in blocks. Threads compute the digest meanwhile.
 
-
 The digest of a file of at most one block is the SHA-256 of its content. The digest of a larger file is the letter `t`
 and the SHA-256 of the concatenated SHA-256 digests of its blocks, so threads can hash blocks in any order. Earlier
 releases used the SHA-256 of the content for every file.
@@ -15,7 +14,7 @@ import os
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 
-TYPE_CHECKING = False  # read as true by type checkers
+TYPE_CHECKING = False  # type checkers assume True
 if TYPE_CHECKING:
     from collections.abc import Iterable
 

@@ -1,6 +1,5 @@
 """Descriptors of pipes and terminals that are read and written without blocking, and without reading ahead.
 
-
 The pipe transports of asyncio read ahead, and lose what they have read when a terminal hangs up (EIO).
 """
 

@@ -31,7 +31,7 @@ class LineSplitter:
         self._last_stamp = 0.0
         self._now: float | None = None
         self._elapsed = 0.0  # seconds since the first call, by a clock that is never set back
-        self._screen: Screen | None = None  # while the program draws bars
+        self._screen: Screen | None = None  # not None while the program draws bars
         self._decoder = _make_decoder()
         self._shown_bar = ""
         self._bar_shown_at = 0.0

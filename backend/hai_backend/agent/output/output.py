@@ -51,7 +51,7 @@ class Output:
         self.last_output_at = time.monotonic()
 
     def write_notice(self, message: str) -> None:
-        """Write a message of the platform, without credentials. It ends a line that the program has not completed."""
+        """Write a message of the platform, without credentials. An incomplete line of the program ends before it."""
         line, now = f"[hai] {redact(message)}\n".encode(), time.time()
         self._spool_lines(self._splitter.flush(now) + self._splitter.feed(line, now))
 

@@ -1,6 +1,5 @@
 """Spools the output of the program on disk until the server has stored it.
 
-
 Offsets are those of the server's log. The first byte of the spool follows the end of the log at the time when the
 agent attached.
 

@@ -1,6 +1,5 @@
 """Reports the program's checkpoints to the server, at most once a second.
 
-
 Unsent reports are merged into one, because a program may report thousands per second, and the server may be
 unavailable.
 """

@@ -57,7 +57,8 @@ class Program:
     async def wait(self, may_be_saving: Callable[[], bool]) -> int:
         """Return the exit code after all processes of the rank have ended and all output was read.
 
-        If `may_be_saving` returns True (after a suspend signal), processes that a script has started may outlive it.
+        If `may_be_saving` returns True (after a suspend signal), processes that a script has started may continue after
+        the script has ended.
         """
         code = await self._ended
         if may_be_saving():

@@ -52,7 +52,7 @@ class SuspendRequest:
     def acknowledge(self) -> None:
         """Report that the program has read the flag.
 
-        The report is sent on each new stream, because a server without it would end the program early.
+        The report is sent on each new stream. A server that does not have it would end the program early.
         """
         acknowledged = pb.AttachRequest(suspend_acknowledged=pb.SuspendAcknowledged())
         self._outgoing.keep("acknowledged", acknowledged)

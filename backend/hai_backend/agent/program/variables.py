@@ -26,9 +26,9 @@ def program_variables(
 ) -> dict[str, str]:
     """Return all variables of the program.
 
-    Variables of the node are overridden by those of the environment, then of the task, then of the rank. In
+    Variables of the node are overridden by those of the environment, then of the task, then of the rank.
 
-    PATH and PYTHONPATH, the task's directories come after those of the environment.
+    In PATH and PYTHONPATH, the task's directories come after those of the environment.
     """
     task = dict(welcome.environments)
     lists = {name: task.pop(name) for name in _LISTS if task.get(name)}

@@ -170,7 +170,7 @@ class Session:
                 self._connection, self._wait = connection, _FIRST_WAIT
                 self._spool.resume(response.welcome.log_offset)
                 self._outgoing.resend_all()
-                self._heartbeats_sent_at.clear()  # those of earlier streams are never answered
+                self._heartbeats_sent_at.clear()  # heartbeats of earlier streams are never answered
                 self._peer.handle(response)
                 self.beat()  # at once, because the lease may be about to expire
                 welcomed.set()

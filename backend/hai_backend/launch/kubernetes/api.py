@@ -4,8 +4,8 @@ Every request may be repeated, because names are fixed. If the response to a cre
 request raises AlreadyExists; a repeated delete request raises NotFound. Each request is tried `_TRIES` times.
 `retry_forever` is for work that no other code would try again.
 
-Each method can also raise Unavailable, Throttled, Conflict and Rejected; docstrings list only further errors, or these
-where they have a special meaning.
+Each method can raise Unavailable, Throttled, Conflict and Rejected. Docstrings mention only other errors, and these
+errors if they have a special meaning.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class ObjectCreator:
         self._on_owner = on_owner
 
     async def create_run(self, run: RunRequest, ranks: Sequence[RankLaunch]) -> None:
-        """Create the objects of `ranks`, which belong to this run. Waits while the API server is unavailable."""
+        """Create the objects of `ranks`, which belong to this run. Wait while the API server is unavailable."""
         try:
             pod_manifests = await self._create_all_but_pods(run, ranks)
         except (Invalid, Rejected, NotFound, NameConflict) as error:

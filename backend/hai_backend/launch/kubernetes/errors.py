@@ -1,6 +1,5 @@
 """Error responses of the API server. There is one class for each way to handle an error.
 
-
 ApiError
 ├── AlreadyExists   read the existing object
 ├── NotFound        the object does not exist

@@ -93,7 +93,7 @@ class KubernetesLauncher:
         self._reported_nodes = NodeList(())
 
     async def start(self, ranks: Sequence[RankLaunch]) -> None:
-        """See Launcher. Returns when every pod exists or was reported as failed.
+        """See Launcher. Return when every pod exists or was reported as failed.
 
         Waits while the API server is unavailable.
         """

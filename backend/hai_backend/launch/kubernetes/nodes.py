@@ -1,6 +1,5 @@
 """The state of nodes over time: since when a node is not ready, and when it counts as lost. Pure.
 
-
 The pods of a dead node stay in the API server, and the object of a pod may be deleted while its containers still run.
 So the state of the pods of an unready node is trusted only `fence_after` seconds after two events: the node counted as
 lost, and the rank could renew its lease for the last time. By then, every agent whose lease was not renewed has ended.
@@ -71,7 +70,10 @@ class Nodes:
         return name in self._records
 
     def observe(self, name: str, observed: ObservedNode | None, now: float) -> bool:
-        """A node as it is; None: it was removed. True: it was added or removed, or its readiness changed."""
+        """Record the current state of a node; None means that it was removed.
+
+        Return whether it was added or removed, or whether its readiness changed.
+        """
         record = self._records.get(name)
         if observed is not None and observed.unready:
             self._silent_since.setdefault(name, now)

@@ -52,7 +52,10 @@ def read_pod(body: Body) -> ObservedPod:
 
 
 def _fence_after(annotations: Body) -> float:
-    """Infinity for the value 0: such an agent never ends by itself."""
+    """Return the annotation as a number of seconds; 0 if it is missing.
+
+    The value 0 becomes infinity, because such an agent never ends by itself.
+    """
     try:
         return float(annotations[FENCE_AFTER]) or math.inf
     except (KeyError, ValueError):

@@ -30,7 +30,7 @@ _WARNINGS = {"fieldSelector": "involvedObject.kind=Pod,type=Warning"}
 
 
 class ClusterWatches:
-    """Watches the cluster and calls the callbacks with every change, from the first list on."""
+    """Watches the cluster, and calls the callbacks with every change. The first list counts as changes, too."""
 
     def __init__(
         self,
@@ -86,12 +86,12 @@ class ClusterWatches:
     async def start(self) -> None:
         """Start the watches, and return when nodes and pods are listed.
 
-        Nodes are listed first, because the state of a pod may be trusted or not depending on its node.
+        Nodes are listed first, because the state of a node determines whether the state of its pods is trusted.
         """
         await self._start_and_wait(self._nodes.run(), self._nodes.listed)
         await self._start_and_wait(self._watch_foreign(), self._foreign_listed)
         await self._start_and_wait(self._pods.run(), self._pods.listed)
-        # no code waits for it, so errors of its first list are retried, too
+        # no code waits for this watch, so errors of its first list are retried, too
         self._warnings.listed.set()
         self._loops.append(asyncio.ensure_future(self._warnings.run()))
 

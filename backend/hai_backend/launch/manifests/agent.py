@@ -2,7 +2,6 @@
 
 An init container copies the agent and its configuration into directories below /hai:
 
-
 /hai/agent   the agent with its own Python and C library, copied from the agent image; or a directory of the node
 /hai/given   server.json and the agent.json of this rank; mounted only in the init container
 /hai/home    the agent's home as on one machine: server.json and run/<rank>/agent.json, readable only by the user

@@ -127,7 +127,7 @@ def _from_pod(name: str, field: str) -> Manifest:
 def _tolerations(settings: ClusterSettings) -> Iterator[Manifest]:
     """Yield the tolerations of a pod.
 
-    An unreachable node keeps its ranks until they are fenced, instead of the five minutes that are Kubernetes' default.
+    An unreachable node keeps its ranks until they are fenced. The default of Kubernetes is five minutes.
     """
     seconds = math.ceil(settings.fence_after)
     for key in _UNREACHABLE_TAINTS:

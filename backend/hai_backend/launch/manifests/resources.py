@@ -1,6 +1,5 @@
 """Resource requests and limits of a rank.
 
-
 For a part of a node, requests and limits are equal. A rank with a whole node requests the allocatable resources of the
 node minus a reserve for other pods (DaemonSets), but at least half of them. It has no cpu limit, because no other task
 runs on the node.

@@ -1,6 +1,5 @@
 """Builds the volumes and mounts of a pod. Volumes are named by number, so that no text of a user becomes a name.
 
-
 The volume `shared` is never mounted completely: each directory of it is a subpath.
 """
 
