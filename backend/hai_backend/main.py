@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--home", type=Path, required=True, help="where everything is kept")
     parser.add_argument("--port", type=int, help="port on 127.0.0.1")
     parser.add_argument("--listen", help="address:port; off loopback needs TLS or --insecure")
-    parser.add_argument("--nodes", type=int, help="nodes that this machine is divided into")
+    parser.add_argument("--nodes", type=int, help="divide this machine into so many nodes")
     parser.add_argument("--gpus-per-node", type=int, help="declared GPUs, if the machine has none")
     parser.add_argument("--database", help="sqlite:///FILE or postgresql://…")
     parser.add_argument("--metrics-port", type=int, help="serve /metrics on this port")

@@ -10,6 +10,9 @@ from typing import Protocol
 
 from hai_backend.domain.node import Node
 
+DEFAULT_NODES = 4
+"""Nodes of a machine without GPUs, so that a laptop shows how tasks share a cluster."""
+
 
 class Layout(Protocol):
     """The nodes that the settings declare. The server's Settings have these fields."""
@@ -31,11 +34,17 @@ class LocalNode:
 
 
 def divide(layout: Layout, gpus: int) -> tuple[LocalNode, ...]:
-    """Return equal nodes with the names node1, node2 and so on. `gpus` is the number of real GPUs of this machine.
+    """Divide this machine into equal nodes, node1 to nodeN.
 
-    Real GPUs are assigned in order. If there are none, the declared GPUs are simulated.
+    Real GPUs are assigned to the nodes in order, the same number to each. If there are fewer GPUs than nodes, the nodes
+    without a GPU are in the group `cpu`, unless the settings name the groups: a task that needs a GPU never starts on a
+    node without one. Without real GPUs, the nodes have the declared number of simulated GPUs.
     """
-    groups = [g for g, n in (layout.groups or {"default": layout.nodes}).items() for _ in range(n)]
+    groups = [group for group, count in layout.groups.items() for _ in range(count)]
+    if not layout.groups:
+        count = layout.nodes or (1 if gpus else DEFAULT_NODES)
+        with_gpus = min(gpus, count) if gpus else count
+        groups = ["default"] * with_gpus + ["cpu"] * (count - with_gpus)
     count = max(len(groups), 1)
     gpus_each = gpus // count if gpus >= count else int(gpus > 0)
     return tuple(

@@ -21,6 +21,10 @@ def layout(nodes: int = 4, gpus_per_node: int = 0, groups: dict[str, int] | None
         pytest.param(4, 0, 8, [(0, 1), (2, 3), (4, 5), (6, 7)], id="dealt out"),
         pytest.param(4, 8, 4, [(0,), (1,), (2,), (3,)], id="real ones beat declared ones"),
         pytest.param(4, 0, 2, [(0,), (1,), (), ()], id="fewer than nodes"),
+        pytest.param(0, 0, 0, [()] * 4, id="no number of nodes, no GPUs"),
+        pytest.param(0, 2, 0, [()] * 4, id="no number of nodes, declared GPUs"),
+        pytest.param(0, 0, 1, [(0,)], id="no number of nodes, one GPU"),
+        pytest.param(0, 0, 8, [tuple(range(8))], id="no number of nodes, several GPUs"),
         pytest.param(2, 0, 5, [(0, 1), (2, 3)], id="a rest stays out: nodes are equal"),
     ],
 )
@@ -31,6 +35,24 @@ def test_gpus_are_dealt_to_nodes(nodes, declared, real, dealt):
         assert [n.node.gpus for n in divided] == [len(d) for d in dealt]
     assert {n.node.gpus_simulated for n in divided} == {not real and declared > 0}
     assert not declared or real or {n.node.gpus for n in divided} == {declared}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "real", "groups"),
+    [
+        pytest.param(4, 0, ["default"] * 4, id="no GPUs"),
+        pytest.param(4, 4, ["default"] * 4, id="as many GPUs as nodes"),
+        pytest.param(4, 1, ["default", "cpu", "cpu", "cpu"], id="fewer GPUs than nodes"),
+        pytest.param(0, 1, ["default"], id="by default"),
+    ],
+)
+def test_nodes_with_and_without_gpus_are_in_different_groups(nodes, real, groups):
+    assert [n.node.group for n in divide(layout(nodes), real)] == groups
+
+
+def test_named_groups_may_mix_nodes_with_and_without_gpus():
+    divided = divide(layout(0, groups={"default": 2}), 1)
+    assert [(n.node.group, n.node.gpus) for n in divided] == [("default", 1), ("default", 0)]
 
 
 def test_groups_replace_the_number_of_nodes_and_names_stay_unique():

@@ -40,7 +40,10 @@ _MIN_LOG_BYTES = 64 * 1024  # with less free disk space, a failing server cannot
 
 @click.command("up", cls=HaiCommand)
 @click.option(
-    "--nodes", type=click.IntRange(1), metavar="N", help="Divide this machine into so many nodes."
+    "--nodes",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Divide this machine into N nodes.  [default: 1 if it has GPUs, else 4]",
 )
 @click.option(
     "--gpus",
