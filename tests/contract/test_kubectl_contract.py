@@ -76,7 +76,7 @@ def test_a_node_is_cordoned_and_tainted(kube: Kube) -> None:
 
 
 def test_a_list_of_kubectl_has_no_revision(kube: Kube) -> None:
-    """So the tests read revisions from the API."""
+    """For this reason, the tests read revisions from the API."""
     kube.create(kube.idle("a"))
     printed = json.loads(kube.kubectl("get", "pods", "-o", "json"))
     assert printed["metadata"]["resourceVersion"] == ""

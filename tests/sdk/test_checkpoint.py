@@ -153,7 +153,7 @@ def test_a_failed_write_leaves_the_one_before(folder):
 
 
 def _as_torch_does(file):
-    """Write a file, and raise another error than OSError if that fails, as torch does."""
+    """Write a file. If that fails, raise a RuntimeError in place of the OSError, as torch does."""
     try:
         file.write(os.urandom(8 << 20))
         file.flush()

@@ -1,6 +1,6 @@
 """A fake Kubernetes cluster for tests: an API server with real HTTP, controllers, and kubelets.
 
-It behaves as real control planes do; the tests in tests/contract/test_kubernetes_contract.py run against both.
+It behaves as a real cluster does. The tests in tests/contract/test_kubernetes_contract.py run with both.
 
 Not implemented: server-side apply, exec, attach and port-forward, aggregated discovery, Tables, probes and lifecycle
 hooks, sidecars, preemption, pod affinity, admission by quotas and rights, and pruning of unknown fields.

@@ -58,7 +58,10 @@ def parse_request(
 
 
 def _split_namespace(segments: list[str]) -> tuple[str, list[str]]:
-    """Return the namespace and the remaining path. `namespaces/x/pods` is in x, but `namespaces/x` is in none."""
+    """Return the namespace and the remaining segments.
+
+    `namespaces/x/pods` is in the namespace x. `namespaces/x` is the Namespace object itself, which is in none.
+    """
     is_inside = (
         len(segments) > 2
         and segments[0] == "namespaces"

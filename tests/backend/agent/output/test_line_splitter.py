@@ -61,7 +61,7 @@ def test_no_byte_is_lost_and_no_line_is_too_long(pieces):
     assert kept.replace(b"\r", b"") == b"".join(pieces).replace(b"\r", b"").replace(b"\n", b"")
     texts = [line[STAMP_BYTES:] for line in lines]
     if all(piece in (b"\xc3\xa9" * 50_000, b"\n") for piece in pieces):
-        assert all(text.decode() is not None for text in texts)  # cut between characters
+        assert all(text.decode() is not None for text in texts)  # lines are cut between characters
 
 
 def test_a_long_row_of_returns_takes_no_time():

@@ -1,4 +1,4 @@
-"""Who may call an agent, and how invalid calls are answered."""
+"""Which processes may call an agent, and how invalid calls are answered."""
 
 from __future__ import annotations
 

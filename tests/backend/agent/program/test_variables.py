@@ -40,7 +40,7 @@ def test_a_program_sees_its_own_gpus_only(
 def test_an_environment_stands_between_node_and_task(tmp_path: Path) -> None:
     """The task's variables take precedence, but its PATH follows that of the environment.
 
-    Neither can replace the variables of the platform.
+    Neither the task nor the environment can replace the variables of the platform.
     """
     path = tmp_path / "7-1-0"
     make(path, RankLaunch(RankKey(7, 1, 0), "node1", "secret"), None)

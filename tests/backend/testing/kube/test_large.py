@@ -32,4 +32,4 @@ async def test_thousands_of_pods_on_two_thousand_nodes_come_and_go(clusters: Any
     await cluster.settle()
     assert cluster.counts() == before
     history = cluster.api.store.histories[pods]
-    assert history.end - history.first <= 10_000  # the window
+    assert history.end - history.first <= 10_000  # the size of the window

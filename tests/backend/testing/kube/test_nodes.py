@@ -62,7 +62,7 @@ async def test_a_pod_of_a_silent_node_is_driven_away_and_stays_terminating(runni
 
 
 async def test_a_pod_deleted_by_force_still_runs_on_a_silent_node(running: Any) -> None:
-    """So two copies of one rank can run at the same time."""
+    """Two copies of one rank can therefore run at the same time."""
     running.cluster.nodes.partition("node0")
     await running.delete("a", gracePeriodSeconds=0)
     await running.cluster.settle()

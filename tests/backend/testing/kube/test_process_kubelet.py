@@ -155,7 +155,7 @@ async def test_the_downward_api_and_shared_volumes(http: Any, pod: Pod) -> None:
 
 
 async def test_nothing_of_a_container_outlives_its_first_process(http: Any, pod: Pod) -> None:
-    """This includes processes that have left its session, and orphans."""
+    """Processes that have left its session and orphans are killed, too."""
     script = (
         "import os, time\n"
         "ready, say = os.pipe()\n"

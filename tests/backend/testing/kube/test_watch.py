@@ -14,7 +14,7 @@ Pod = Callable[..., dict[str, Any]]
 
 
 async def lines(answer: aiohttp.ClientResponse, count: int = 1000) -> list[tuple[str, Any]]:
-    """Return `count` events, or fewer if the stream ends before."""
+    """Return the types and objects of `count` events, or of fewer if the stream ends earlier."""
     seen: list[tuple[str, Any]] = []
     async for line in answer.content:
         event = json.loads(line)

@@ -82,7 +82,7 @@ class ProcessKubelet(Runtime):
                 process.kill()
 
     def pids(self, name: str, namespace: str = "default") -> list[int]:
-        """Return the pids of the first processes of a pod's running containers."""
+        """Return the pid of the first process of each running container of a pod."""
         worker = self._workers[self.find(name, namespace).pod.uid]
         return [process.pid for process in worker.processes.values()]
 

@@ -29,7 +29,9 @@ def _make(volume: Body, pod: Path, shared: Path, sources: ConfigSources) -> Path
         directory = shared / sources.claim_uid(source["claimName"])
     elif kind in _FILES:
         _write(directory, _files(kind, source, sources), int(source.get("defaultMode", 0o644)))
-    elif kind != "emptyDir":  # NFS, CSI and others, where equal sources share one directory
+    elif (
+        kind != "emptyDir"
+    ):  # NFS, CSI and others; volumes with the same source share one directory
         text = json.dumps([kind, source], sort_keys=True).encode()
         directory = shared / hashlib.sha256(text).hexdigest()[:16]
     directory.mkdir(parents=True, exist_ok=True)
