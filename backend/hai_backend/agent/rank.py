@@ -186,6 +186,7 @@ class RankAgent:
             self._coroutines.start("the program", self._run_program(go))
 
     async def _run_program(self, go: pb.Go) -> None:
+        """Start the program and wait for its end. Report the start, the failure to start, and the exit."""
         try:
             self._program = await self._start(go)
         except CannotStart as error:
@@ -204,6 +205,7 @@ class RankAgent:
         self._report_exit(code)
 
     async def _start(self, go: pb.Go) -> Program:
+        """Prepare the workspace and the environment, and start the program. Raises CannotStart."""
         assert self._welcome is not None
         workspace = await preparation.prepare_workspace(
             self._welcome, self._directory, self._reaper
@@ -331,6 +333,7 @@ class RankAgent:
         await asyncio.Event().wait()
 
     async def _send_heartbeats(self) -> None:
+        """Send heartbeats until cancelled. Only some contain a measurement, because measuring takes CPU time."""
         clock, usage = asyncio.get_running_loop().time, Usage(self._identity.gpu_indices or ())
         measured_at = clock() + _FIRST_MEASURE_SECONDS - _MEASURE_SECONDS
         wait = min(_FIRST_MEASURE_SECONDS, self._timing.interval)

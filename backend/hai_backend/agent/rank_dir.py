@@ -59,7 +59,10 @@ class RankDir:
         self.profile = path / "hai.toml"
 
     def claim(self) -> bool:
-        """Lock the rank until this process ends. Return False if another agent has locked it."""
+        """Lock the rank until this process ends. Return False if another agent has locked it.
+
+        The descriptor of the lock is never closed, because that would release the lock.
+        """
         lock = os.open(self.path / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -97,6 +97,7 @@ class ProcessLauncher:
         self._events.put_nowait(None)
 
     async def _list(self) -> frozenset[RankKey]:
+        """Watch all agents that run, and clear the other ranks. Return the ranks that exist."""
         dead = {
             key: directory
             for key, directory in rank_dirs.existing(self._home).items()
@@ -110,6 +111,7 @@ class ProcessLauncher:
         return frozenset(self._agents)
 
     async def _start_or_report(self, rank: RankLaunch) -> None:
+        """Start the agent of a rank, or report LaunchFailed."""
         directory = rank_dirs.path_of(self._home, rank.key)
         if rank.node not in self._nodes:
             reason = f"this machine has no node {rank.node}; it has {', '.join(self._nodes)}"
@@ -166,6 +168,7 @@ class ProcessLauncher:
         clearing.add_done_callback(self._clearing.discard)
 
     async def _clear_and_report(self, key: RankKey, pidfd: int | None) -> None:
+        """Clear a rank, and report RankTerminated when no process of it remains."""
         directory = rank_dirs.path_of(self._home, key)
         why = rank_dirs.failure_of(directory)
         while remaining := await self._clear_until_done(

@@ -159,6 +159,7 @@ def _age_seconds(process: Process) -> float:
 
 
 def _kill(found: list[Process], deadline: float) -> bool:
+    """Kill processes, and wait until they have ended or `deadline`. Return False if none could be watched."""
     dying = [fd for process in found if (fd := _kill_one(process)) is not None]
     poll = select.poll()
     for fd in dying:

@@ -124,6 +124,7 @@ class AgentChannel:
             log_line(f"the suspend request could not be acknowledged: {error}")
 
     def _slot(self) -> int:
+        """Return the index of the word for the step of this process. Raises ValueError if LOCAL_RANK is too large."""
         if not 0 <= self._local_rank < control_file.STEP_SLOTS:
             raise ValueError(
                 f"{env.LOCAL_RANK} is {self._local_rank}; suspend_agreed serves 0 to {control_file.STEP_SLOTS - 1}: "

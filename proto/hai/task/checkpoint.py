@@ -62,7 +62,7 @@ class Checkpoint:
 
 
 def directory() -> Path:
-    """Return the directory of checkpoints whose name is not a path."""
+    """Return the directory of checkpoints that are named without a directory."""
     return Path(os.environ.get(env.CHECKPOINT_DIR) or "checkpoints")
 
 
@@ -76,7 +76,7 @@ def save(
 ) -> Checkpoint:
     """Call `write(file)` to write a checkpoint, publish it, and delete all but the `keep` newest checkpoints.
 
-    `name` is a name in directory(), or a path. Without `step`, the number after that of the newest checkpoint is used.
+    `name` is a name in directory(), or a path. Without `step`, the step is that of the newest checkpoint plus 1.
     If `write` fails, the earlier checkpoints are not changed. The checkpoint and the seconds that it took are reported
     to the platform. With report=False, the program must report them after all parts of its state are saved.
     """
@@ -123,7 +123,7 @@ def latest(name: str | Path = "checkpoint", *, step: int | None = None) -> Check
 def read_latest(
     name: str | Path = "checkpoint", *, step: int | None = None
 ) -> tuple[Checkpoint, memoryview] | None:
-    """Return latest() with its content in writable memory. The file is read once, and verified meanwhile."""
+    """Return the same checkpoint as latest(), with its content in writable memory. The file is read only once."""
     return _newest(_target(name), step, Checkpoint.read_intact)
 
 
@@ -151,6 +151,7 @@ def _save(
     keep: int,
     report: bool,
 ) -> Checkpoint:
+    """Write a new file, publish it as a checkpoint, delete old checkpoints, and report it."""
     started = time.monotonic()
     target.parent.mkdir(parents=True, exist_ok=True)
     _remove_abandoned(target)
@@ -180,6 +181,7 @@ def _published(target: Path) -> list[Checkpoint]:
 
 
 def _publish(path: Path, target: Path, step: int | None, digest: str) -> Checkpoint:
+    """Flush the file to disk and rename it. Checkpoints of later steps are renamed first."""
     with path.open("rb+") as file:
         os.fsync(file.fileno())
     if step is None:
@@ -193,6 +195,7 @@ def _publish(path: Path, target: Path, step: int | None, digest: str) -> Checkpo
 
 
 def _prune(target: Path, saved: Checkpoint, keep: int) -> None:
+    """Delete other checkpoints of the same step, and all but the newest `keep` checkpoints."""
     others = [c for c in _published(target) if c.path != saved.path]
     same = [c for c in others if c.step == saved.step]  # an earlier checkpoint of this step
     older = [c for c in others if c.step < saved.step]

@@ -98,6 +98,7 @@ class LineSplitter:
         self._last_stamp = max(self._last_stamp, now)
 
     def _split(self, data: bytes) -> list[bytes]:
+        """Return the complete lines. If drawing begins in `data`, pass the rest to a new Screen."""
         data, drawing = self._incomplete + data, b""
         if b"\r" in data or b"\x1b" in data:
             data, drawing = _split_at_drawing(data)

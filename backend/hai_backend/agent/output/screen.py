@@ -148,6 +148,7 @@ class Screen:
         return lines
 
     def _draw(self, token: re.Match[str], now: float) -> None:
+        """Draw a token: text, a newline, carriage returns, backspaces or an escape."""
         row = self._rows[self._row]
         row.visited_at = now
         match token.lastgroup:
@@ -169,6 +170,7 @@ class Screen:
             self._bar = row
 
     def _write(self, row: _Row, text: str) -> None:
+        """Write text at the cursor. A row that becomes too long ends there."""
         if self._cursor_shown and not self._column and self._row == len(self._rows) - 1:
             self._emit_all_rows()
         while text and category(text[0]) in _COMBINING:  # it belongs to the character before
@@ -185,6 +187,7 @@ class Screen:
             self._next_row(row.visited_at)
 
     def _newline(self, row: _Row, now: float) -> None:
+        """Move to the next row. Emit all rows above it if they can be no bars."""
         if self._escapes:
             row.tail = "".join(self._escapes)
             self._escapes.clear()

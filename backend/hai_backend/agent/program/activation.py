@@ -137,6 +137,7 @@ async def _lock_copies(
 async def _unpack(
     images: list[LayerRequest], request: pb.AgentEnvironment, directory: RankDir, reaper: Reaper
 ) -> None:
+    """Unpack the images in a child process. Raises BrokenEnvironment with the last line of its output."""
     layers = [(each.owner, each.layer) for each in images]
     unpack_request = {
         "root": request.root,

@@ -84,6 +84,7 @@ class Calls:
         return _OK
 
     async def _set_whole_life_state(self, request: Mapping[str, Any]) -> Answer:
+        """Send the state to the server, and answer when the server has stored it."""
         value = integer(request, "value")
         async with self._state_lock:
             changed = value != self._control.whole_life_state
@@ -98,6 +99,7 @@ class Calls:
             return {"ok": True, "changed": changed}
 
     async def _set_priority(self, request: Mapping[str, Any]) -> Answer:
+        """Send the request to the server, and answer with its decision."""
         level = integer(request, "priority", -1, 50)
         async with self._priority_lock:
             self._pending_priority = asyncio.get_running_loop().create_future()

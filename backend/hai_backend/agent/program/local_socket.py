@@ -56,6 +56,7 @@ class LocalSocket:
         writer.close()
 
     async def _answer_all(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer the calls on a connection until it is closed or a call is too long."""
         while True:
             try:
                 line = await reader.readline()

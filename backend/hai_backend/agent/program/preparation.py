@@ -93,6 +93,7 @@ def _script_argument(argv: Sequence[str]) -> str | None:
 
 
 async def _clone(welcome: pb.AgentWelcome, target: Path, reaper: Reaper) -> None:
+    """Fetch only the target revision, without its history, and check it out. Raises CannotStart."""
     repo, revision = welcome.git_remote_repo, welcome.git_target_revision or "HEAD"
     for step in (
         ("init", "--quiet"),

@@ -49,6 +49,7 @@ class Usage:
 
 
 def _open_gpus(indices: Sequence[int]) -> list[Any]:
+    """Return the NVML handles of the GPUs; an empty list if NVML is not available."""
     if not indices:
         return []
     try:

@@ -112,6 +112,7 @@ class Session:
                 self._wait = min(2 * self._wait, _LONGEST_WAIT)
 
     async def _attach_once(self) -> None:
+        """Attach to the next server, until the stream ends. Raises RankRejected if the server rejects the rank."""
         try:
             servers = self._directory.servers()
             self._next_server = (self._next_server + 1) % len(servers)
@@ -164,6 +165,7 @@ class Session:
     def _receive(
         self, response: pb.AttachResponse, connection: Connection, welcomed: asyncio.Event
     ) -> None:
+        """Handle a message. After a welcome, send all messages again, and the log from the server's offset on."""
         self._received_at = asyncio.get_running_loop().time()
         match response.WhichOneof("message"):
             case "welcome":
@@ -198,6 +200,7 @@ class Session:
             await self._write_next(stream)
 
     async def _write_next(self, stream: Stream) -> None:
+        """Write the next message, else the next log lines. If there is nothing to write, wait."""
         self._sendable.clear()
         message = self._outgoing.next(self._spool.drained)
         if message is not None:

@@ -71,6 +71,7 @@ class Tunnels:
             await endpoint.close()
 
     async def _connect(self, target: tunnel_pb2.TunnelTarget) -> TunnelEndpoint:
+        """Connect to the target. Raises Unreachable, or OSError if no process can be started."""
         match target.WhichOneof("target"):
             case "port":
                 return await tunnel_endpoint.connect_to_port(target.port)

@@ -197,6 +197,7 @@ class KubernetesLauncher:
         self._pod_observed(key, ADDED, body)
 
     def _pod_observed(self, key: RankKey, kind: str, body: Body) -> None:
+        """Process a pod from the response to a request, as if it were a change from the watch."""
         change = self._watches.pods.apply_change(kind, body)
         uid = body["metadata"]["uid"]
         if change is not None:
@@ -215,6 +216,7 @@ class KubernetesLauncher:
     # Actions.
 
     def _execute(self, actions: Iterable[Action]) -> None:
+        """Report events, and begin deletions in the background."""
         for action in actions:
             match action:
                 case Report(event):

@@ -80,6 +80,7 @@ def _missing(settings: ClusterSettings) -> Iterator[Violation]:
 
 
 def _kinds(of: type) -> dict[str, Any]:
+    """Return the type annotations of the fields of a dataclass, by name."""
     hints = get_type_hints(of)
     return {f.name: hints[f.name] for f in fields(of)}
 
@@ -98,6 +99,7 @@ def _violations(table: Mapping[str, Any], kinds: Mapping[str, Any]) -> Iterator[
 
 
 def _has_kind(value: Any, kind: Any) -> bool:
+    """Return whether a value has the type of an annotation. A float may be an integer, but not negative."""
     if kind in (str, bool, int):
         return type(value) is kind
     if kind is float:
@@ -118,6 +120,7 @@ def _is_toleration(value: Any) -> bool:
 
 
 def _value(value: Any, kind: Any) -> Any:
+    """Convert a value from TOML to the type of an annotation."""
     if kind == tuple[Toleration, ...]:
         return tuple(v if isinstance(v, Toleration) else Toleration(**v) for v in value)
     if kind == tuple[str, ...]:

@@ -154,6 +154,7 @@ def _rejected(status: Body) -> Iterator[Cause]:
 
 
 def _terminated(row: Body, *, init: bool) -> Iterator[Cause]:
+    """Yield the cause if a container has terminated with an error."""
     state = (row.get("state") or {}).get("terminated")
     if not state or state.get("exitCode") == 0:
         return
@@ -176,6 +177,7 @@ def _terminated(row: Body, *, init: bool) -> Iterator[Cause]:
 
 
 def _waiting(row: Body) -> Iterator[Cause]:
+    """Yield the cause if a container cannot start. The message decides whether a transient cause is permanent."""
     waiting = (row.get("state") or {}).get("waiting") or {}
     entry = _WAITING.get(waiting.get("reason", ""))
     if entry is None:

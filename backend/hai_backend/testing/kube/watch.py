@@ -153,6 +153,7 @@ class Watch:
             await send(bookmark(self.options.resource, revision, _INITIAL_END))
 
     async def _follow(self, send: Send) -> None:
+        """Send changes until the watch ends."""
         while not self.ended:
             self._woken.clear()
             if self._position < self.history.first and not self.frozen:
@@ -168,6 +169,7 @@ class Watch:
                 await self._woken.wait()
 
     def _pending_lines(self) -> Lines:
+        """Return the events of one batch, with a bookmark if one is due and no change remains."""
         lines: Lines = []
         size = 0
         if self.frozen:

@@ -150,6 +150,7 @@ class SuspendCallback(Callback):  # type: ignore[misc, unused-ignore]
         return {"generators": get_generators(), "order": self._order.state()}
 
     def _save(self, trainer: Trainer) -> None:
+        """Save the state of every rank, then the checkpoint of rank 0, so that a checkpoint has all its parts."""
         started = time.monotonic()
         self._saved_at = step = trainer.global_step
         if not trainer.is_global_zero:

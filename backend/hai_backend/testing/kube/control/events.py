@@ -30,6 +30,7 @@ class EventRecorder:
     def _record(
         self, kind: str, about: StoredObject, reason: str, message: str, component: str
     ) -> None:
+        """Increment the count of an equal Event, or create a new one."""
         key = (about.uid, reason, message, component)
         old = self._events_by_key.get(key)
         current = self._api.latest(old) if old is not None else None

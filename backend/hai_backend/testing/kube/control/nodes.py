@@ -76,6 +76,7 @@ class NodeController:
             self.heartbeat(change.stored.name)
 
     def _update_taints(self, node: StoredObject) -> None:
+        """Set the taints that the state of the node requires, and keep taints that others have set."""
         old = dig(node.body, "spec.taints", [])
         foreign_taints = [t for t in old if t["key"] not in _MANAGED_TAINTS]
         made = [*foreign_taints, *_taints_of(node.body)]

@@ -78,6 +78,7 @@ class Scheduler:
         free: dict[str, Amounts],
         reasons_by_key: dict[str, str],
     ) -> None:
+        """Bind a pod to the first node that it fits, or report why it fits none."""
         spec = pod.body["spec"]
         requested, equivalence = requests_of(spec), _equivalence_key(spec)
         if equivalence not in reasons_by_key:
@@ -103,6 +104,7 @@ class Scheduler:
             self._recorder.normal(pod, "Scheduled", message, _NAME)
 
     def _report_unschedulable(self, pod: StoredObject, message: str) -> None:
+        """Report why a pod fits no node, unless the same reason is already reported."""
         old = condition(pod.body, "PodScheduled")
         if old is not None and old.get("message") == message:
             return

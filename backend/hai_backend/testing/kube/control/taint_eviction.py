@@ -33,6 +33,7 @@ class TaintEvictionController:
                 self._schedule_eviction(pod, change.stored)
 
     def _on_pod_change(self, change: Change) -> None:
+        """Schedule the eviction of a pod that was bound to a node with taints, or to a node that does not exist."""
         pod, name = change.stored, dig(change.stored.body, "spec.nodeName", "")
         if change.type == "DELETED":
             self._cancel_eviction(pod)

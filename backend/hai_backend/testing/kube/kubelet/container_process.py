@@ -83,6 +83,7 @@ class ContainerProcess:
         return bool(data)
 
     def _handle_end(self) -> None:
+        """Kill the remaining processes, read the remaining output, and set the exit code."""
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._pidfd)
         os.close(self._pidfd)

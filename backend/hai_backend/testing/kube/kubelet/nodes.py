@@ -162,6 +162,7 @@ class FakeNodes:
         reason: str = "KubeletReady",
         message: str = "",
     ) -> None:
+        """Report the conditions of a node. An empty `capacity` keeps the other fields of its status."""
         node = self._api.get("nodes", "", name)
         if node is None:
             return
@@ -194,6 +195,7 @@ class FakeNodes:
             self._sync_pod(change.stored)
 
     def _sync_pod(self, observed: StoredObject) -> None:
+        """Start, stop or delete a pod according to its current object."""
         pod = self._api.latest(observed)
         if pod is None:
             return
@@ -209,6 +211,7 @@ class FakeNodes:
             self._admit_pod(pod)
 
     def _admit_pod(self, pod: StoredObject) -> None:
+        """Start a pod, or reject it if it does not fit the node."""
         spec = pod.body["spec"]
         node = self._api.get("nodes", "", spec["nodeName"])
         if node is None:

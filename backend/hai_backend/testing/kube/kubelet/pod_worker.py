@@ -154,6 +154,7 @@ class PodWorker:
             await self._waits.sleep(wait)
 
     async def _pull(self, container: Container) -> None:
+        """Wait until the image can be pulled, and report each failed try."""
         image, wait = container.spec["image"], 10.0
         if container.previous is None and self._images.pull_seconds:
             await self._waits.sleep(self._images.pull_seconds)
@@ -173,6 +174,7 @@ class PodWorker:
             wait = min(wait * 2, 300.0)
 
     async def _run_once(self, container: Container) -> None:
+        """Run a container until it terminates, and report its states."""
         process = await self._start(container)
         if process is None:
             return
@@ -188,6 +190,7 @@ class PodWorker:
         self._report()
 
     async def _start(self, container: Container) -> ContainerProcess | None:
+        """Start the process of a container, after the objects that it needs exist. Return None if it fails."""
         while True:
             source_change = self._source_change()
             if self._stop.is_set():
@@ -205,6 +208,7 @@ class PodWorker:
                 return None
 
     def _start_process(self, container: Container) -> ContainerProcess:
+        """Start the process of a container. Raises MissingError or OSError."""
         spec = container.spec
         mounts = Mounts(spec, self._volumes)
         mounts.create_subpaths()

@@ -107,6 +107,7 @@ class Server:
             return error_response(ApiError(500, f"the fake server failed: {error!r}"))
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer a request, after the faults that occur before its execution. Raises ApiError."""
         path, query = request.path, dict(request.query)
         found = discovery.answer(self._api.resources, path)
         if found is not None:
@@ -126,6 +127,7 @@ class Server:
     async def _execute(
         self, request: web.BaseRequest, info: RequestInfo, fault: Fault | None
     ) -> web.StreamResponse:
+        """Execute a request, and apply the faults that occur after it. Raises ApiError."""
         if info.verb == "watch":
             return await self._stream_watch(request, info, fault)
         if info.subresource == "log" and info.query.get("follow") == "true":

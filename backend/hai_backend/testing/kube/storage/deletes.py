@@ -94,6 +94,7 @@ class Deletes:
             self._start_deletion(now, Options(grace=grace))
 
     def _start_deletion(self, stored: StoredObject, options: Options) -> tuple[StoredObject, bool]:
+        """Mark an object as deleted, or remove it if nothing delays that. Return it, and whether it was removed."""
         finalizers = _finalizers(stored, options.propagation)
         has_finalizers = bool(finalizers) or bool(dig(stored.body, "spec.finalizers"))
         grace = _grace(stored, options) if stored.resource.kind == "Pod" else 0

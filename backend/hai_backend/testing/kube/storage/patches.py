@@ -146,6 +146,7 @@ def strategic_merge(target: Any, patch: Body) -> Body:
 
 
 def _merge_member(made: Body, name: str, value: Any) -> None:
+    """Apply one member of a strategic merge patch to `made`."""
     if name in _DIRECTIVES or name.startswith("$setElementOrder/"):
         return
     if name.startswith("$deleteFromPrimitiveList/"):
@@ -162,6 +163,7 @@ def _merge_member(made: Body, name: str, value: Any) -> None:
 
 
 def _merge_list(name: str, old: list[Any], patch: list[Any]) -> list[Any]:
+    """Return a list with the patch applied. The name of the list determines whether it is a set or has a merge key."""
     if name in SETS:
         return [*old, *(v for v in patch if v not in old)]
     key = _key(name, [*old, *patch])

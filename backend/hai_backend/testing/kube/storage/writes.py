@@ -209,6 +209,7 @@ class Writes:
     def _change(
         self, old: StoredObject, body: Body, subresource: str, dry_run: bool
     ) -> StoredObject:
+        """Replace an object, or remove it if the change completes its deletion. Raises ApiError 409 or 422."""
         meta = body.get("metadata") or {}
         if meta.get("uid", old.uid) != old.uid:
             why = f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {old.uid}"
