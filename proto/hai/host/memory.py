@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
-# parameters of mallopt(3): M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX
+# the parameters M_TRIM_THRESHOLD, M_MMAP_THRESHOLD and M_ARENA_MAX of mallopt(3)
 _TRIM, _MMAP, _ARENAS = -1, -3, -8
 _RETAINED_BYTES = 32 << 20
 

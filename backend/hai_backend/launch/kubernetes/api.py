@@ -237,7 +237,7 @@ class Api:
 
 
 class ApiSource:
-    """Implements watch.source.Source for one kind."""
+    """Implements kube_cache.source.Source for one kind."""
 
     def __init__(self, api: Api, kind: str, query: Mapping[str, str]) -> None:
         self._api, self._kind, self._query = api, kind, query

@@ -9,7 +9,7 @@ ApiError
 ├── Throttled       retry after `seconds`
 └── Unavailable     retry a little later (a lost connection, a server error, a timeout)
 
-`watch.source.Expired` means that the version is too old: list the objects again.
+`kube_cache.source.Expired` means that the version is too old: list the objects again.
 """
 
 from __future__ import annotations
