@@ -68,7 +68,7 @@ class ProcessLauncher:
     async def kill(self, request: KillRequest) -> None:
         """See Launcher. Only the key of the request is used, because all processes are visible on this machine.
 
-        The agent is killed last. While it lives, every process of the rank is one of its descendants.
+        The agent is killed last. While it runs, every process of the rank is one of its descendants.
         """
         key = request.key
         if key not in self._agents and not self._adopt(key):

@@ -1,6 +1,6 @@
 """Creates the objects of a run: the owner, then all others except the pods, then the pods.
 
-Objects that already exist are kept.
+The owner is the ConfigMap that owns the other objects. Objects that already exist are kept.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Deletes pods, and the objects of runs that have ended."""
+"""Deletes pods, and the objects of runs that have ended.
+
+The owner of a run is the ConfigMap that owns all its other objects. The cluster deletes them together with the owner.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,7 @@ class PodDeleter:
             )
         except NotFound:
             return None
-        return body if body.get("kind") == "Pod" else None  # else it was deleted at once
+        return body if body.get("kind") == "Pod" else None  # a Status: the pod is deleted
 
     async def _uid_of_pod(self, key: RankKey) -> str:
         """Return the uid of a pod that no watch has shown yet. Raises NotFound, also if the pod is not ours."""

@@ -1,6 +1,6 @@
 """The state of nodes over time: since when a node is not ready, and when it counts as lost. Pure.
 
-The pods of a dead node stay in the API server, and the object of a pod may be deleted while its containers still run.
+The pods of a lost node stay in the API server, and the object of a pod may be deleted while its containers still run.
 So the state of the pods of an unready node is trusted only `fence_after` seconds after two events: the node counted as
 lost, and the rank could renew its lease for the last time. By then, every agent whose lease was not renewed has ended.
 """
@@ -26,12 +26,12 @@ class Timeouts:
     """Timeouts in seconds. If `fence_after` is 0, agents never end by themselves, so no timeout proves their end."""
 
     lost_after: float = 30.0  # a node that is unready for longer counts as lost
-    fence_after: float = FENCE_SECONDS  # after this further time, no agent runs on the node
+    fence_after: float = FENCE_SECONDS  # so long after the node was lost, no agent runs there
     # a recovered node needs so long to terminate deleted pods
     settle: float = KUBELET_SETTLE_SECONDS
     # a pod that was deleted by force may run for so long
     forced_delete: float = FORCED_DELETE_SECONDS
-    # for so long, a node that refused a pod gets no work; it doubles with each refusal …
+    # a node that refused a pod gets no work for so long; the time doubles with each refusal …
     suspect_pause: float = 60.0
     suspect_pause_max: float = 900.0  # … up to this limit
     # the part of a whole node for other pods
