@@ -28,9 +28,9 @@ from hai_backend.agent.server.outgoing import Outgoing
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
 _BATCH_SECONDS = 0.05
-# differs between agents, so that they do not retry at the same time
+# A factor of the wait between two tries. It differs between agents, so that they do not retry at the same time.
 _OUR_PACE = 0.8 + 0.4 * (os.getpid() % 97) / 97
-_LONGEST_PATIENCE = 4  # a multiple of the usual patience
+_LONGEST_PATIENCE = 4  # in multiples of the usual patience
 
 
 class RankRejected(Exception):
@@ -86,7 +86,7 @@ class Session:
     def beat(self, heartbeat: pb.Heartbeat | None = None) -> None:
         """Send a heartbeat, by default without a measurement. The answer of the server renews the lease."""
         if self._connection is None:
-            # a queued heartbeat would be outdated when it is sent; each new stream begins with a new one
+            # A queued heartbeat would be outdated when it is sent. Each new stream begins with a new one.
             return
         self._heartbeat_count += 1
         # Recorded before the heartbeat is sent, so that the lease may end too early but never too late.
