@@ -198,6 +198,7 @@ class Played:
         self._cluster = made
 
     def fill(self, pods: int, nodes: int) -> None:
+        """Create this number of pods, as runs of up to 500 ranks."""
         for start in range(0, pods, 500):
             run = RunRequest(start + 1, 1, user="ada", uid=1000)
             ranks = [
@@ -213,6 +214,7 @@ class Played:
                     api.writes.create(api.resources["pods"], "default", manifest)
 
     def running(self, count: int) -> int:
+        """Return how many pods run."""
         pods = self._cluster.objects("pods", "default")
         return sum(pod["status"]["phase"] == "Running" for pod in pods)
 
@@ -242,6 +244,7 @@ class Played:
 
 
 async def play(nodes: int, pods: int, home: Path) -> None:
+    """Run the cluster. Execute a command for each line of stdin, and print its result."""
     specs = [NodeSpec(f"node{i}") for i in range(nodes)]
     async with FakeCluster(specs, window=50_000, lag=50_000) as made:
         made.kubeconfig(home / "kubeconfig")

@@ -50,6 +50,7 @@ class Rank:
         self._stream: asyncio.Queue[pb.AttachResponse | None] = asyncio.Queue()
 
     def tell(self, **message: Any) -> None:
+        """Send a message to the agent."""
         self._stream.put_nowait(pb.AttachResponse(**message))
 
     def end(self) -> None:
@@ -58,6 +59,7 @@ class Rank:
         self.tell(end=pb.EndProgram(grace_seconds=_GRACE_SECONDS, reason="test"))
 
     def opened(self) -> asyncio.Queue[pb.AttachResponse | None]:
+        """Return the queue of a new stream, and end the older stream."""
         self._stream.put_nowait(None)  # ends an older stream
         self._stream = asyncio.Queue()
         self.attached += 1
@@ -132,6 +134,7 @@ class LeaseServer(rpc.AgentServiceServicer):
                 await reader
 
     def _greeting(self, key: RankKey, rank: Rank, hello: pb.AgentHello) -> list[pb.AttachResponse]:
+        """Return the first messages of a stream."""
         size = self.logs.size(key)
         said = [pb.AttachResponse(welcome=pb.AgentWelcome(argv=rank.argv, log_offset=size))]
         if rank.ending:
@@ -153,6 +156,7 @@ class LeaseServer(rpc.AgentServiceServicer):
     def _answer(
         self, key: RankKey, rank: Rank, request: pb.AttachRequest
     ) -> pb.AttachResponse | None:
+        """Handle a message of the agent, and return the answer, or None."""
         match request.WhichOneof("message"):
             case "started":
                 rank.started.set()

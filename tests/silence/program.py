@@ -52,6 +52,8 @@ def line(step: int, run: int = 1) -> str:
 
 
 class _Witness:
+    """Holds the lock of the rank, and appends records."""
+
     def __init__(self, directory: Path) -> None:
         self._task, self.run, self._rank = map(int, os.environ[env.RANK_KEY].split("-"))
         self._lock = (directory / f"{self._task}-{self._rank}.lock").open("a")
@@ -59,6 +61,7 @@ class _Witness:
         self._file = directory / "witness"
 
     def alone(self) -> bool:
+        """Acquire the lock. Return false if another process holds it."""
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

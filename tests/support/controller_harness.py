@@ -29,6 +29,8 @@ _TIMEOUT_SECONDS = 20.0  # generous: a step of milliseconds may take seconds on 
 
 
 class NoAccounts:
+    """Accounts without quotas, inactive users and shares."""
+
     def quota_rows(self, now: float) -> tuple[QuotaRow, ...]:
         return ()
 

@@ -67,6 +67,7 @@ async def default_store() -> AsyncIterator[Store]:
 
 
 async def _template(server: str) -> str:
+    """Return the name of a database that has all tables and no rows. Creates it on the first call."""
     if not _migrated:
         url = await create_database(server)
         store = open_store(url)

@@ -110,9 +110,11 @@ class Deployment:
         raise AssertionError(f"never printed {text!r}")
 
     async def lines(self, task_id: int) -> list[str]:
+        """Return the lines of the task's log."""
         return [line.text async for a in self.client.logs.tail(task_id) for line in a.lines]
 
     async def kinds(self, task_id: int) -> list[str]:
+        """Return the kinds of the task's events, in order."""
         return [e.kind for e in await self.client.tasks.events(task_id)]
 
     def rank(self, key: str) -> Path:
@@ -129,6 +131,7 @@ class Deployment:
         ]
 
     def _runs(self) -> list[Path]:
+        """Return the directories that contain the directories of ranks."""
         return [self.home / "run"] if self.pods is None else [*self.pods.glob(_POD_HOMES)]
 
 

@@ -57,6 +57,7 @@ class DirectTransport:
         """See Transport."""
 
     async def _answer(self, sent: api.Call) -> Answer:
+        """Perform a request, with the fault that the cluster chooses for it."""
         request, fault = self._receive(sent)
         if isinstance(fault, Refusal):
             raise fault.error()
@@ -78,6 +79,7 @@ class DirectTransport:
     async def _watch(
         self, call: RequestInfo, fault: Fault | None, lines: asyncio.Queue[bytes | None]
     ) -> None:
+        """Put the events of a watch into `lines`, and end it early if the fault requires that."""
         cluster = self._cluster
         options = WatchOptions.parse(call.resource, call.namespace, dict(call.query))
         watch = Watch(options, cluster.api.store, cluster.timers, lag=1_000)

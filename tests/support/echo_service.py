@@ -9,6 +9,7 @@ from aiohttp import WSMsgType, web
 
 
 async def echo(request: web.Request) -> web.StreamResponse:
+    """Answer with the request as JSON. Some paths cause other responses."""
     if request.headers.get("Upgrade", "").lower() == "websocket":
         return await _websocket(request)
     if request.path == "/large":
@@ -33,6 +34,7 @@ async def echo(request: web.Request) -> web.StreamResponse:
 
 
 async def _large(request: web.Request) -> web.StreamResponse:
+    """Answer with `pieces` times 64 KiB."""
     response = web.StreamResponse()
     await response.prepare(request)
     for _ in range(int(request.query["pieces"])):
@@ -41,6 +43,7 @@ async def _large(request: web.Request) -> web.StreamResponse:
 
 
 async def _cut(request: web.Request) -> web.StreamResponse:
+    """Close the connection in the middle of the response."""
     response = web.StreamResponse()
     await response.prepare(request)
     await response.write(b"half")
@@ -50,6 +53,7 @@ async def _cut(request: web.Request) -> web.StreamResponse:
 
 
 async def _websocket(request: web.Request) -> web.StreamResponse:
+    """Echo each message. Close with code 4001 after `bye`."""
     socket = web.WebSocketResponse(protocols=["v1.kernel"], max_msg_size=0)
     await socket.prepare(request)
     async for message in socket:

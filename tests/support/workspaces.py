@@ -172,6 +172,7 @@ async def _messages(
 
 
 def _bundles(data: list[bytes]) -> Iterator[calls.PushTreeRequest]:
+    """Yield messages with these contents, of at most 1 MiB each unless one content is larger."""
     bundle: list[bytes] = []
     size = 0
     for each in data:

@@ -94,6 +94,7 @@ async def _noticed(directory: Path) -> Figure:
 
 
 async def _witness(cluster: ServiceCluster, directory: Path, number: str) -> Task:
+    """Start a spot container, whose program records its notice and that it still runs."""
     program = ProgramSpec(
         entrypoint=sys.executable,
         parameters=["-c", _WITNESS, number],
@@ -118,6 +119,7 @@ async def _witness(cluster: ServiceCluster, directory: Path, number: str) -> Tas
 
 
 def _lasted(directory: Path, number: str) -> float:
+    """Return the seconds from the notice until the program stopped running."""
     given = json.loads((directory / f"{number}.notice").read_text())["given_at"]
     return float((directory / f"{number}.alive").read_text()) - float(given)
 

@@ -82,6 +82,7 @@ def _questions(world: VirtualCluster, jobs: Sequence[Job]) -> Iterator[tuple[Sna
 
 
 def _unpromised(world: VirtualCluster, task: int) -> bool:
+    """Return whether the task waits and no run is being suspended for it."""
     waits = world.simulated_tasks[task].task.standing is SchedulingState.QUEUED
     return waits and not any(found.suspended_for == task for found in world.changed.values())
 
@@ -124,5 +125,6 @@ def _early(answer: Answer) -> bool:
 
 
 def _coverage(given: Sequence[Answer]) -> float:
+    """Return the percentage of predicted starts that were within their interval."""
     told = [answer for answer in given if answer.given.p10 is not None]
     return 100.0 * sum(answer.covered for answer in told) / max(1, len(told))

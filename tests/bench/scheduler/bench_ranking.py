@@ -67,6 +67,7 @@ def _run(part: Slice, cluster: Cluster, *, flat: bool) -> dict[str, Any]:
 
 
 def _gap(part: Slice) -> Figure:
+    """Return how much of the gap between EASY backfill and the clairvoyant policy is closed, in percent."""
     mean = _run(part, Cluster(part.nodes), flat=True)["jct_mean_h"]
     closed = (part.easy - mean) / (part.easy - part.clairvoyant)
     return Figure(f"ranking, gap closed, {part.name}", 100 * closed, "%", 75, at_least=True)
@@ -78,6 +79,7 @@ def _packing(part: Slice) -> Figure:
 
 
 def _priorities(part: Slice) -> Iterator[Figure]:
+    """Yield waits, useful time and suspensions with the priorities of the trace."""
     found = _run(part, Cluster(part.nodes), flat=False)
     waits, name = found["wait_by_priority_h"], f"priorities, {part.name}"
     yield Figure(f"{name}, mean wait of HIGH", waits["HIGH"], "h", part.high_wait)

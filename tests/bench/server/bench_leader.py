@@ -97,6 +97,7 @@ def _figures(what: str, seconds: list[float]) -> list[Figure]:
 
 
 async def _loss(replicas: Replicas, number: signal.Signals) -> float:
+    """Return the seconds from the loss of the leader until another server answers a submission."""
     leader = await replicas.leader()
     other = next(server for server in replicas.servers if server is not leader)
     assert leader.process is not None

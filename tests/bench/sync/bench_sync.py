@@ -159,6 +159,7 @@ def _phases(
     change: Callable[[Path, int], None],
     times: dict[str, list[float]],
 ) -> None:
+    """Time a first sync, one without changes, and one after a change. Raises RuntimeError if the sides differ."""
     for phase in ("first", "nothing", "change"):
         if phase == "change":
             change(source, rep)
@@ -212,6 +213,7 @@ def _big_figures(work: Path, peers: dict[str, Opener]) -> Iterator[Figure]:
 
 
 def _wire(work: Path) -> Iterator[Figure]:
+    """Yield the megabytes that a push sends after an insertion into a large file."""
     run = work / "wire"
     source = run / "here"
     shutil.copytree(work / "big", source)

@@ -53,6 +53,7 @@ class Story:
         return self._server.start("--kill-at", f"{write}:{self._when}", module=FAULTY)
 
     async def tell(self, profile: Profile) -> tuple[Task, Task, Task, list[str]]:
+        """Run the scenario. Return its three tasks, and the log of the first one."""
         async with Client(profile) as client:
             low = await self._submit(client, "low", 0, STEPS)
             await self._until(client, low.id, _started)
@@ -110,6 +111,7 @@ def _started(task: Task) -> bool:
 
 
 def check(low: Task, high: Task, extra: Task, lines: list[str], witness: Path) -> None:
+    """Check the outcomes, the log, and that no two programs of a rank ran at the same time."""
     assert low.outcome == TaskOutcome.TASK_OUTCOME_SUCCEEDED, low
     assert high.outcome == TaskOutcome.TASK_OUTCOME_SUCCEEDED, high
     assert extra.outcome in (TaskOutcome.TASK_OUTCOME_STOPPED, TaskOutcome.TASK_OUTCOME_CANCELED), (

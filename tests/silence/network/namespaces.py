@@ -102,6 +102,7 @@ def network(nodes: int) -> Iterator[Network]:
 
 
 def _node(stack: ExitStack, namespace: str, bridge: str, address: str) -> str:
+    """Create a network namespace that acts as a node, connected to the bridge."""
     _run("ip", "netns", "add", namespace)
     stack.callback(_run, "ip", "netns", "del", namespace)
     near = f"h{uuid.uuid4().hex[:10]}"

@@ -89,6 +89,7 @@ class Connection:
             self._ends[direction].shutdown(socket.SHUT_RDWR)
 
     async def _pump(self, direction: Direction) -> None:
+        """Carry the bytes of one direction, with its faults."""
         way, sink = self._ways[direction], self._ends[_other(direction)]
         while data := await self._read(direction):
             if way.delay_seconds:

@@ -119,6 +119,7 @@ class Schedule:
 
 
 def _alone(kind: Kind) -> Silence:
+    """Return a silence that never ends. A server is only stopped for three leases."""
     return Silence(kind, 0.5 * TIMING.lease, inf if kind is not Kind.SERVER else 3 * TIMING.lease)
 
 
@@ -140,12 +141,14 @@ def schedule(seed: int) -> Schedule:
 
 
 def _plain(seed: int) -> Schedule:
+    """Return a schedule of the table PLAIN, with a stubborn program that never ends."""
     return Schedule(
         seed, PLAIN[seed], 0, 0.05, prints=seed % 2 == 0, obeys=False, successor=seed % 4 == 0
     )
 
 
 def _random(seed: int) -> Schedule:
+    """Return a schedule of up to three random silences."""
     random = Random(f"silence {seed}")
     span = _SHORT if random.random() < _SHORT_ONES else _LONG
     silences = [_silence(random, *span) for _ in range(random.randint(0, _MOST_SILENCES))]

@@ -184,6 +184,7 @@ class SimulatedAgent:
     # The supervisor.
 
     def _arm(self, due: float | None = None, late: bool = False) -> None:
+        """Wait for the deadline of the lease, and end everything after it, up to `pause_seconds` late."""
         loop = asyncio.get_running_loop()
         if self.over:
             return
@@ -197,6 +198,7 @@ class SimulatedAgent:
             loop.call_later(self.lease.remaining, self._arm, loop.time() + self.lease.remaining)
 
     def _stood_still(self, due: float | None) -> bool:
+        """Return whether the timer fired so late that the process was frozen, and checks the lease first."""
         late = 0.0 if due is None else asyncio.get_running_loop().time() - due
         return late > _LATE_SECONDS and self._parts.checks_first
 
@@ -212,6 +214,7 @@ class SimulatedAgent:
             self._end_container()
 
     def _stand_down(self) -> None:
+        """Cancel the coroutines of the agent, and thaw its processes for good."""
         if not self.over:
             self.over = True
             for task in self._tasks:
@@ -220,6 +223,7 @@ class SimulatedAgent:
             self.supervisor.release()
 
     def _end_container(self) -> None:
+        """Report to the cluster that the container has exited."""
         if not self.alive:
             return
         kubelet = self._pool.kubelet
@@ -242,6 +246,7 @@ class SimulatedAgent:
             self._session.beat()
 
     async def _end_before_expiry(self) -> None:
+        """End the program a little before the lease expires."""
         if not self._parts.ends_before:
             return
         await wait_out(lambda: self.lease.remaining - self._parts.timing.end_before)
@@ -318,6 +323,7 @@ class SimulatedAgent:
         self._say("yielded", pb.AttachRequest(yielded=pb.Yielded()))
 
     def _append(self) -> None:
+        """Store a line of the program in the spool. Rank 0 changes the whole-life state with every third line."""
         self.printed += 1
         now = self._pool.kubelet.api.timers.now()
         self.spool.append(stamp(now) + f"line {self.printed}\n".encode())
@@ -335,6 +341,7 @@ class SimulatedAgent:
         return left <= 0
 
     def _soon(self, action: Callable[..., object], *args: Any) -> None:
+        """Run an action when the agent is not frozen, unless it has ended."""
         loop = asyncio.get_running_loop()
         self.process.run(loop.call_soon, self._unless_over, action, *args)
 

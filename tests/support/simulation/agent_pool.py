@@ -62,6 +62,7 @@ class AgentKubelet(InstantKubelet):
         self.gone(local)
 
     def _waits(self, local: LocalPod, action: Callable[[], None]) -> bool:
+        """Return whether the node is frozen. If it is, call `action` in a second."""
         if local.node not in self.frozen_nodes:
             return False
         self.api.timers.call_later(_AGAIN_SECONDS, action)
@@ -160,6 +161,7 @@ class AgentPool:
             self.check(agent)
 
     def _began(self, local: LocalPod) -> None:
+        """Start the agent of a pod that has begun to run."""
         key = key_of(local.pod.body["metadata"]["labels"])
         assert key is not None
         agent = SimulatedAgent(self, local, key, self.network.connect_from(local.node))
@@ -168,6 +170,7 @@ class AgentPool:
         run_outside(agent.begin)
 
     def _of(self, local: LocalPod, act: Callable[[SimulatedAgent], None]) -> None:
+        """Call a method of a pod's agent, and forget the agent when nothing of it is left."""
         agent = self._by_pod.get(local.pod.uid)
         if agent is not None and agent.local is local:
             run_outside(act, agent)

@@ -78,6 +78,7 @@ class StreamChannel(Generic[T]):
         self.count = 0  # messages that have been sent and have not arrived
 
     def send(self, item: T) -> None:
+        """Send a message. It may be delayed, queued, or lost, as the faults of the link require."""
         self.count += 1
         if self._lost or self._direction.dropping:
             self._lost = True
@@ -97,6 +98,7 @@ class StreamChannel(Generic[T]):
             self._later(item)
 
     def _later(self, item: T) -> None:
+        """Deliver a message after the latency and the delay of the link."""
         loop = asyncio.get_running_loop()
         delay = _LATENCY_SECONDS + (0.0 if self._direction.clear else self._direction.delay_seconds)
         # Two callbacks never have the same time, because the loop would not keep their order.

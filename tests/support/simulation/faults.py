@@ -86,6 +86,7 @@ class FaultInjector:
         self._timer = loop.call_later(self._random.expovariate(1 / self._seconds), self._strike)
 
     def _strike(self) -> None:
+        """Cause a random fault, and set the time of the next one."""
         node = self._random.choice(self._machines.names)
         busy = sorted({agent.node for agent in self._pool.active if agent.running})
         if self._random.random() < self._quiet:
@@ -97,6 +98,7 @@ class FaultInjector:
         self._next()
 
     def _strike_node(self, node: str) -> None:
+        """Cause one to three random faults of a node."""
         seconds = self._duration()
         acts = self._random.choices(
             (
@@ -130,6 +132,7 @@ class FaultInjector:
         self._after(self._random.uniform(0.0, 20.0), self._stop_kubelet, node, self._long())
 
     def _cut_off(self, node: str) -> None:
+        """Hold back or drop all packets of a node."""
         directions = [
             direction for link in self._network.links(node) for direction in (link.up, link.down)
         ]
@@ -226,6 +229,7 @@ class FaultInjector:
                 self._log(f"the program of {agent.key} is frozen for {seconds:g} s")
 
     def _freeze_machine(self, node: str, seconds: float) -> None:
+        """Freeze all processes of a node, and its kubelet."""
         if node in self.stopped_kubelets or not self._machines.is_alive(node):
             return
         self._machines.partition(node)
@@ -265,6 +269,7 @@ class FaultInjector:
             self._log(f"a server's clock jumps by {jump:g} s for {seconds:g} s")
 
     def _some(self, both: list[T]) -> list[T]:
+        """Return the first item, the second, or both."""
         return self._random.choice((both[:1], both[1:], both))
 
     def _later(self, seconds: float, undo: Undo) -> None:

@@ -58,6 +58,7 @@ class Invariants:
             assert task.whole_life_state >= kept, f"task {task.id} lost the state {kept}"
 
     def _check_log(self, agent: SimulatedAgent, store: LogStore) -> None:
+        """Check that the stored log has each line once, and everything that was acknowledged."""
         key = agent.key
         texts = [*_texts(store, key)]
         wanted = [f"line {number + 1}" for number in range(len(texts))]
@@ -88,6 +89,7 @@ class Invariants:
         self._expected = {key: self._expected[key] for key in keys}
 
     def _judge(self, key: RankKey, rank: Rank, silent_seconds: float) -> None:
+        """Check that the server shows an agent that it does not hear as silent."""
         if silent_seconds > TIMING.silent_after + _SLACK_SECONDS:
             shown = rank.silent_since is not None
             assert shown, f"{key} is silent for {silent_seconds:.0f} s, and nobody is told"
@@ -103,6 +105,7 @@ def _texts(store: LogStore, key: RankKey) -> Iterator[str]:
 
 
 def _that_may_run(server: SimulatedServer) -> Iterator[tuple[RankKey, Rank]]:
+    """Yield the ranks whose programs may run."""
     for task in server.task_manager.unfinished().values():
         run = task.run
         if task.state is TaskState.RUNNING and run is not None and run.state is not RunState.ENDED:

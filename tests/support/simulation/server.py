@@ -278,6 +278,7 @@ class SimulatedServer:
             self.hub.forget(task.id, task.run.number)
 
     async def _schedule(self) -> None:
+        """Place waiting tasks once a second, in the order of their ids."""
         await self.launching.listed.wait()
         self.agent_silence.load(self.task_manager.unfinished().values())
         while True:
@@ -291,6 +292,7 @@ class SimulatedServer:
             await asyncio.sleep(_PASS_SECONDS)
 
     async def _directory(self, task: Task) -> None:
+        """Place a task on random free nodes, if there are enough."""
         allocated = {rank.node for _, _, rank in holders(self.task_manager.unfinished().values())}
         free = [
             n.name for n in self.cluster.nodes().values() if n.usable and n.name not in allocated
