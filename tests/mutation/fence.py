@@ -120,7 +120,7 @@ _EQUIVALENT = {
     "agent/rank.py: self._tunnels.program_ended()": "tunnels end with the agent, too",
     "agent/rank.py: self._checkpoints.flush()": "a report of a checkpoint comes a second later",
     "agent/rank.py: await asyncio.Event().wait()": "a part that ends, ends the agent, too",
-    # These say with how many heartbeats the measurements are sent.
+    # These decide which heartbeats contain measurements.
     "agent/rank.py: wait = self._timing.interval": "the first interval is the shorter one",
     "agent/rank.py: if clock() - measured_at < _MEASURE_SECONDS:": "it measures each time",
     "agent/rank.py: continue": "it measures each time",

@@ -19,7 +19,7 @@ from tests.support.servers import server_process
 
 FILES, TREE_BYTES = 20_000, int(200e6)
 CHANGES = 30
-PAUSE_SECONDS = 0.4  # so some changes come while the server pauses between two looks
+PAUSE_SECONDS = 0.4  # so that some changes come while the server pauses
 IDLE_SECONDS = 20.0
 LINK_SECONDS, LINK_BYTES = 0.010, 100e6 / 8  # seconds in one direction, bytes per second
 

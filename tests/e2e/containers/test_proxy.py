@@ -341,7 +341,7 @@ async def test_an_answer_that_breaks_off_looks_cut(
     head = f"GET /cut HTTP/1.1\r\nHost: {netloc}\r\nCookie: {cookie}\r\nAccept: text/html\r\n\r\n"
     answer = await raw(url, head.encode())
     assert b"transfer-encoding: chunked" in answer.lower()
-    assert not answer.endswith(b"0\r\n\r\n")  # what came before a reset may be lost with it
+    assert not answer.endswith(b"0\r\n\r\n")  # a reset may lose the data before it
 
 
 async def test_paths_are_not_walked(cluster: ServiceCluster, web: aiohttp.ClientSession) -> None:

@@ -1,6 +1,6 @@
 """Run one schedule with a real agent and a real program, and check the invariants.
 
-The schedule interrupts the connection between agent and server, or stops processes. What must hold:
+The schedule interrupts the connection between agent and server, or stops processes. The invariants are:
 1. When the server may conclude from time alone that a rank has ended (`LeaseServer`), its lock is free.
 2. No program ever begins beside another one of its rank, and none is left when its exit is recorded.
 3. The log on the server is a prefix of what the program printed: no line is missing, none is there twice. If the

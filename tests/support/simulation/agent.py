@@ -198,7 +198,7 @@ class SimulatedAgent:
             loop.call_later(self.lease.remaining, self._arm, loop.time() + self.lease.remaining)
 
     def _stood_still(self, due: float | None) -> bool:
-        """Return whether the timer fired so late that the process was frozen, and checks the lease first."""
+        """Return whether the timer fired so late that the process must have been frozen."""
         late = 0.0 if due is None else asyncio.get_running_loop().time() - due
         return late > _LATE_SECONDS and self._parts.checks_first
 

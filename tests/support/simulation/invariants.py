@@ -89,7 +89,7 @@ class Invariants:
         self._expected = {key: self._expected[key] for key in keys}
 
     def _judge(self, key: RankKey, rank: Rank, silent_seconds: float) -> None:
-        """Check that the server shows an agent that it does not hear as silent."""
+        """Check that the server shows an agent as silent from which it receives nothing."""
         if silent_seconds > TIMING.silent_after + _SLACK_SECONDS:
             shown = rank.silent_since is not None
             assert shown, f"{key} is silent for {silent_seconds:.0f} s, and nobody is told"

@@ -25,7 +25,7 @@ from tests.support.simulation.channel import Fault, LinkDirection, StreamChannel
 from tests.support.virtual_time import SimulatedProcess
 
 T = TypeVar("T")
-_WINDOW = 16  # a writer waits while so many messages are on their way
+_WINDOW = 16  # a writer waits if more messages are on their way
 _DETAILS = "grpc-status-details-bin"
 _CODES = {code.value[0]: code for code in StatusCode}
 
