@@ -48,7 +48,7 @@ class Settings:
     metrics_port: int = 0  # 0 disables metrics
     metrics_host: str = "127.0.0.1"  # address of /metrics, which needs no token
     admin: str = ""  # name of the first user; empty means the Unix user of the server
-    # number of nodes into which this machine is divided; 0: one node if it has GPUs, else four
+    # number of nodes into which this machine is divided; 0 means one node if it has GPUs, else four
     nodes: int = 0
     gpus_per_node: int = 0  # simulated GPUs of each node if the machine has no GPUs
     # numbers of nodes by node group; replaces `nodes`
