@@ -207,8 +207,11 @@ _POINTS = ["os.pwrite", "os.fsync", "pathlib.Path.rename", "pathlib.Path.unlink"
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("point", _POINTS)
-def test_a_kill_at_any_point_leaves_an_intact_latest(folder, point, moment):
-    checkpoint.save_bytes("m", b"good", step=1, keep=1)
+@pytest.mark.parametrize(
+    "earlier", [pytest.param(1, id="going on"), pytest.param(9, id="going back")]
+)
+def test_a_kill_at_any_point_leaves_an_intact_latest(folder, earlier, point, moment):
+    checkpoint.save_bytes("m", b"good", step=earlier, keep=1)
     code = (
         "import hashlib, os, pathlib, signal\n"
         "from hai.task import checkpoint\n"
@@ -221,7 +224,7 @@ def test_a_kill_at_any_point_leaves_an_intact_latest(folder, point, moment):
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == -signal.SIGKILL
     found = checkpoint.latest("m")
-    assert (found.step, found.read_bytes()) in [(1, b"good"), (2, b"next")]
+    assert (found.step, found.read_bytes()) in [(earlier, b"good"), (2, b"next")]
 
 
 def test_a_live_writer_is_left_alone(folder):

@@ -11,7 +11,9 @@ import asyncio
 import os
 import signal
 import socket
+from pathlib import Path
 
+from hai.task import checkpoint, env
 from hai.v1 import agent_service_pb2 as pb
 from hai_backend.agent.coroutines import Coroutines, wait_out
 from hai_backend.agent.lease import Lease
@@ -202,7 +204,20 @@ class RankAgent:
         self._watchdog.start()
         code = await self._program.wait(self._may_be_saving)
         self._watchdog.stop()
+        await self._remove_unfinished_checkpoints()
         self._report_exit(code)
+
+    async def _remove_unfinished_checkpoints(self) -> None:
+        """Remove a checkpoint that the program was writing when it was ended. No run reads it, but it uses disk."""
+        assert self._welcome is not None
+        directory = self._welcome.environments.get(env.CHECKPOINT_DIR)
+        if not directory:
+            return
+        count = await asyncio.to_thread(checkpoint.remove_unfinished, Path(directory))
+        if count:
+            self._output.write_notice(
+                "the program ended while it saved a checkpoint; the unfinished file was removed, earlier ones are kept"
+            )
 
     async def _start(self, go: pb.Go) -> Program:
         """Prepare the workspace and the environment, and start the program. Raises CannotStart."""

@@ -127,6 +127,22 @@ def read_latest(
     return _newest(_target(name), step, Checkpoint.read_intact)
 
 
+def remove_unfinished(parent: Path, name: str = "") -> int:
+    """Remove files in `parent` whose writers were killed while they saved, of one checkpoint name or of all.
+
+    Return the number of files. Files of running writers stay, because these have locked them.
+    """
+    removed = 0
+    start = f".{name}." if name else "."
+    for path in sorted(parent.glob(f".*{_WRITING}")):
+        if path.name.startswith(start):
+            with contextlib.suppress(OSError), path.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
+                removed += 1
+    return removed
+
+
 def _newest(
     target: Path, step: int | None, verify: Callable[[Checkpoint], T | None]
 ) -> tuple[Checkpoint, T] | None:
@@ -154,7 +170,7 @@ def _save(
     """Write a new file, publish it as a checkpoint, delete old checkpoints, and report it."""
     started = time.monotonic()
     target.parent.mkdir(parents=True, exist_ok=True)
-    _remove_abandoned(target)
+    remove_unfinished(target.parent, target.name)
     with _scratch(target) as (file, path):
         digest = write(file, path)
         saved = _publish(path, target, step, digest)
@@ -181,15 +197,18 @@ def _published(target: Path) -> list[Checkpoint]:
 
 
 def _publish(path: Path, target: Path, step: int | None, digest: str) -> Checkpoint:
-    """Flush the file to disk and rename it. Checkpoints of later steps are renamed first."""
+    """Flush the file to disk and rename it, then set aside the checkpoints of later steps.
+
+    In this order a kill at any time leaves one complete checkpoint at least.
+    """
     with path.open("rb+") as file:
         os.fsync(file.fileno())
     if step is None:
         step = max((c.step for c in _published(target)), default=-1) + 1
-    for later in (c for c in _published(target) if c.step > step):
-        _set_aside(later, _ABANDONED, f"is of a later step than {step}, which is saved now")
     final = target.with_name(f"{target.name}.{step:012d}.{digest}")
     path.rename(final)
+    for later in (c for c in _published(target) if c.step > step):
+        _set_aside(later, _ABANDONED, f"is of a later step than {step}, which is saved now")
     _sync_directory(target.parent)
     return Checkpoint(step, final, digest)
 
@@ -232,15 +251,6 @@ def _create_locked(path: Path) -> FileIO:
         if path.exists():
             return file
         file.close()  # another process removed it between open and flock
-
-
-def _remove_abandoned(target: Path) -> None:
-    """Remove the files of writers that were killed while they wrote."""
-    for entry in os.listdir(target.parent):
-        if entry.startswith(f".{target.name}.") and entry.endswith(_WRITING):
-            with contextlib.suppress(OSError), (target.parent / entry).open("rb") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                (target.parent / entry).unlink()
 
 
 def _sync_directory(path: Path) -> None:

@@ -7,6 +7,7 @@ import mmap
 import os
 import signal
 import stat
+import textwrap
 import time
 
 import grpc
@@ -603,3 +604,28 @@ async def test_a_terminated_agent_without_a_server_leaves(agents, server, marked
     process.terminate()
     assert await asyncio.wait_for(process.wait(), 20) == 0
     assert marked() == []
+
+
+async def test_an_unfinished_checkpoint_is_removed_with_its_program(
+    agents, server, python, tmp_path
+):
+    saving = """
+        import time
+        from hai.task import checkpoint
+        def write(file):
+            file.write(b"half")
+            print("saving", flush=True)
+            time.sleep(600)
+        checkpoint.save_bytes("model", b"complete", step=1)
+        checkpoint.save("model", write, step=2)
+    """
+    directory = tmp_path / "checkpoints"
+    rank, process = await agents.start(
+        python(textwrap.dedent(saving)), environments={"HAI_CHECKPOINT_DIR": str(directory)}
+    )
+    await rank.until("log")
+    rank.tell(end=pb.EndProgram(grace_seconds=0.1))
+    await rank.until("exited")
+    await process.wait()
+    assert [path.name.split(".")[:2] for path in directory.iterdir()] == [["model", "000000000001"]]
+    assert "ended while it saved a checkpoint" in server.lines()[-1]
