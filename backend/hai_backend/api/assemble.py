@@ -313,7 +313,9 @@ def _task_deps(deps: ApiDeps, capacity: Capacity, images: Images) -> TaskDeps:
             containers=deps.containers,
             environments=EnvironmentChoice(deps.environments),
             workspaces=deps.workspace_pins,
-            storage=None if deps.launcher == "process" else MountRules(deps.store, deps.directory),
+            mount_rules=None
+            if deps.launcher == "process"
+            else MountRules(deps.store, deps.directory),
         ),
         clock=deps.clock,
         goodput=deps.goodput,

@@ -123,7 +123,7 @@ def require_reach(identity: Identity, owner: str, resource: str) -> None:
         )
 
 
-def require_oneself(identity: Identity, spec: TaskSpec, action: str) -> None:
+def require_runs_as_self(identity: Identity, spec: TaskSpec, action: str) -> None:
     """Raise Denied if another user acts as the user in a dev container, because it contains a token of the user."""
     if identity.holder and spec.task_type is TaskType.JUPYTER:
         raise Denied(f"{action} is for {identity.name} alone, not for {identity.actor}")

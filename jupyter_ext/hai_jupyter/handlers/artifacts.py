@@ -1,4 +1,4 @@
-"""Handlers of artifacts: lists them, and maps the artifacts of a submission to its task."""
+"""Handlers of artifacts: lists them, and records those of a submission as input and output of its task."""
 
 from __future__ import annotations
 
@@ -30,30 +30,35 @@ def read_artifacts(data: Mapping[str, Any]) -> ArtifactsByDirection:
     """Validate `artifacts` of a request; report all faults at once."""
     by_direction = data.get("artifacts") or {}
     if not isinstance(by_direction, dict):
-        raise invalid(("artifacts", "must be an artifact for input, output or both"))
+        raise invalid(("artifacts", "must be an object with the keys `input`, `output` or both"))
     faults = [
-        (f"artifacts.{direction}", "must be an artifact of input or output, with texts")
-        for direction, name in by_direction.items()
-        if direction not in _DIRECTIONS or not _is_name(name)
+        (
+            f"artifacts.{direction}",
+            "must have the key `input` or `output`, a `name`, and only strings",
+        )
+        for direction, reference in by_direction.items()
+        if direction not in _DIRECTIONS or not _is_reference(reference)
     ]
     if faults:
         raise invalid(*faults)
     return {
-        direction: {key: name.get(key, "") for key in _NAME_FIELDS}
-        for direction, name in by_direction.items()
+        direction: {key: reference.get(key, "") for key in _NAME_FIELDS}
+        for direction, reference in by_direction.items()
     }
 
 
 async def map_artifacts(client: Client, task_id: int, artifacts: ArtifactsByDirection) -> None:
-    """Map artifacts to a task; idempotent."""
+    """Record artifacts as input or output of a task; idempotent."""
     pairs = (
-        (ArtifactDirection.Value(f"ARTIFACT_DIRECTION_{direction.upper()}"), name)
-        for direction, name in artifacts.items()
+        (ArtifactDirection.Value(f"ARTIFACT_DIRECTION_{direction.upper()}"), reference)
+        for direction, reference in artifacts.items()
     )
-    await asyncio.gather(*(client.artifacts.map(task_id, value, **name) for value, name in pairs))
+    await asyncio.gather(
+        *(client.artifacts.map(task_id, value, **reference) for value, reference in pairs)
+    )
 
 
-def _is_name(value: object) -> bool:
+def _is_reference(value: object) -> bool:
     return (
         isinstance(value, dict)
         and bool(value.get("name"))

@@ -11,8 +11,8 @@ from hai_backend.auth.permissions import (
     can_see_task,
     lost_permissions,
     require_may_modify,
-    require_oneself,
     require_reach,
+    require_runs_as_self,
     require_self_or_admin,
 )
 from hai_backend.domain.accounts.user import Role, TokenScope, User
@@ -60,10 +60,10 @@ def test_narrow_token_changes_no_resources_of_others() -> None:
 
 def test_nobody_acts_as_another_user_in_a_dev_container() -> None:
     bob_as_ada, lab = replace(ADA, holder="bob"), replace(PRIVATE.spec, task_type=TaskType.JUPYTER)
-    require_oneself(ADA, lab, "dev container 1")
-    require_oneself(bob_as_ada, PRIVATE.spec, "dev container 1")
+    require_runs_as_self(ADA, lab, "dev container 1")
+    require_runs_as_self(bob_as_ada, PRIVATE.spec, "dev container 1")
     with pytest.raises(Denied, match="dev container 1 is for ada alone, not for bob as ada"):
-        require_oneself(bob_as_ada, lab, "dev container 1")
+        require_runs_as_self(bob_as_ada, lab, "dev container 1")
 
 
 def test_right_comes_from_a_grant_or_a_role() -> None:

@@ -9,7 +9,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "page.help": ("keys", "按键"),
     "page.tasks.about": ("all tasks, live", "所有任务，实时"),
     "page.task.about": (
-        "one task: runs, ranks, timeline, why",
+        "one task: runs, ranks, timeline, reason",
         "单个任务：运行、rank、时间线、原因",
     ),
     "link.connecting": ("connecting", "正在连接"),
@@ -94,7 +94,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "wizard.connect": ("Connect", "连接"),
     "wizard.up": ("Start a server here", "在本机启动服务"),
     "wizard.quit": ("Quit", "退出"),
-    "wizard.trying": ("asking {server} who you are …", "正在询问 {server} …"),
+    "wizard.trying": ("checking your token with {server} …", "正在向 {server} 验证令牌 …"),
     "wizard.starting": (
         "starting a server on this machine (`hai up`) …",
         "正在本机启动服务（`hai up`）…",
@@ -103,7 +103,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         "enter the server's address first, such as hai.example.org:7450",
         "请先填写服务地址，例如 hai.example.org:7450",
     ),
-    "wizard.keys": ("tab goes on · enter presses · esc leaves", "tab 下一项 · 回车确认 · esc 退出"),
+    "wizard.keys": (
+        "tab: next field · enter: press the button · esc: quit",
+        "tab 下一项 · 回车确认 · esc 退出",
+    ),
     "wizard.insecure": (
         "plain text, without TLS (only for a network that you trust)",
         "明文传输，不使用 TLS（仅限可信网络）",

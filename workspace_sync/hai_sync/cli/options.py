@@ -191,7 +191,7 @@ _TRANSFER = (
 )
 
 
-def note_unused(options: Mapping[str, Any]) -> None:
+def warn_about_unused_options(options: Mapping[str, Any]) -> None:
     """Print a note for each option that is accepted and has no effect."""
     for name, reason in _UNUSED_OPTIONS.items():
         if options.get(name):

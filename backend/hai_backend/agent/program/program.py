@@ -57,12 +57,13 @@ class Program:
     async def wait(self, may_be_saving: Callable[[], bool]) -> int:
         """Return the exit code after all processes of the rank have ended and all output was read.
 
-        If `may_be_saving` returns True (after a suspend signal), processes that a script has started may continue after
-        the script has ended.
+        If `may_be_saving()` is true (a suspend signal was sent), the remaining processes are not killed when the main
+        process exits, because a child of a shell script may still save. They have until the output ends or `end` kills
+        them.
         """
         code = await self._ended
         if may_be_saving():
-            await self._end_of_output_or_kill()
+            await self._wait_for_output_or_kill()
         await end_everything(self._directory)
         with suppress(TimeoutError):
             await asyncio.wait_for(self._output.ended.wait(), _DRAIN_SECONDS)
@@ -70,13 +71,13 @@ class Program:
         return code
 
     def _kill_all(self) -> None:
-        self._coroutines.start("the end by force", self._kill_remaining())
+        self._coroutines.start("killing the remaining processes", self._kill_remaining())
 
     async def _kill_remaining(self) -> None:
         await end_everything(self._directory)
         self._all_killed.set()
 
-    async def _end_of_output_or_kill(self) -> None:
+    async def _wait_for_output_or_kill(self) -> None:
         async with asyncio.TaskGroup() as group:
             either = [group.create_task(e.wait()) for e in (self._output.ended, self._all_killed)]
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -113,7 +114,7 @@ def start(
 
 
 def find_shell(variables: Mapping[str, str]) -> str:
-    """Return the user's shell. It must not be a login shell, because /etc/profile would replace PATH."""
+    """Return the user's shell. Callers must not start it as a login shell: /etc/profile would replace PATH."""
     path = variables.get("PATH", os.defpath)
     candidates = (variables.get("SHELL", ""), "bash", "sh")
     found = (name and shutil.which(name, path=path) for name in candidates)

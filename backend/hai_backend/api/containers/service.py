@@ -15,7 +15,7 @@ from hai_backend.api.protocols import TaskManager
 from hai_backend.api.server.call_context import Context, current_caller
 from hai_backend.api.tasks.access import TaskAccess
 from hai_backend.api.tunnels.service import running_rank
-from hai_backend.auth.permissions import require_oneself
+from hai_backend.auth.permissions import require_runs_as_self
 from hai_backend.controllers.aio.clock import Clock
 from hai_backend.controllers.cluster.agents import ConnectedAgents
 from hai_backend.controllers.cluster.service_status import ServiceStates
@@ -63,7 +63,7 @@ class ContainerService(ContainerServiceServicer):
     ) -> pb.OpenContainerResponse:
         identity = current_caller()
         task = await self._deps.access.get_visible(identity, request.id)
-        require_oneself(identity, task.spec, f"dev container {task.id}")
+        require_runs_as_self(identity, task.spec, f"dev container {task.id}")
         if task.state is TaskState.FINISHED:
             raise Conflict(
                 f"task {task.id} is finished; it can no longer be opened", reason="TASK_FINISHED"

@@ -18,7 +18,7 @@ from hai_backend.api.tasks.validation.fit import SubmitContext
 from hai_backend.api.tasks.validation.validate import check_level, validate
 from hai_backend.api.workspaces.pins import WorkspacePins
 from hai_backend.auth.directory import Directory
-from hai_backend.auth.permissions import Identity, require_oneself
+from hai_backend.auth.permissions import Identity, require_runs_as_self
 from hai_backend.controllers.aio.clock import Clock
 from hai_backend.domain.errors import Conflict, HaiError, Invalid, Violation
 from hai_backend.domain.priority import Priority
@@ -35,7 +35,9 @@ class ContainerTerms:
     """The limits of dev containers in the settings."""
 
     per_user: int = 0  # 0 means no limit
-    lifetimes: Mapping[str, int] = field(default_factory=dict)  # by kind
+    lifetimes: Mapping[str, int] = field(
+        default_factory=dict
+    )  # maximum seconds by kind of container
 
 
 class Submission:
@@ -54,7 +56,7 @@ class Submission:
         containers: ContainerTerms = ContainerTerms(),
         environments: EnvironmentChoice | None = None,
         workspaces: WorkspacePins | None = None,
-        storage: MountRules | None = None,
+        mount_rules: MountRules | None = None,
     ) -> None:
         self._task_manager = task_manager
         self._store = store
@@ -66,7 +68,7 @@ class Submission:
         self._containers = containers
         self._environments = environments
         self._workspaces = workspaces
-        self._storage = storage
+        self._mount_rules = mount_rules
         self._pending: list[tuple[str, str, TaskSpec]] = []  # user, request id and spec
         self._predecessors = Predecessors(TaskAccess(task_manager, directory))
 
@@ -102,7 +104,7 @@ class Submission:
         )
 
     def _count_containers(self, user: str, pending: Sequence[TaskSpec]) -> int:
-        """Return the number of unfinished dev containers of a user, or 0 without a limit, to save the time."""
+        """Return the number of unfinished dev containers of a user, or 0 without counting if there is no limit."""
         if not self._containers.per_user:
             return 0
         unfinished = (t.spec for t in self._task_manager.unfinished().values() if t.user == user)
@@ -111,8 +113,8 @@ class Submission:
     async def submit(self, identity: Identity, request: pb.CreateTaskRequest) -> Task:
         """Store a task and return it. Raises Invalid, Exhausted or Conflict.
 
-        A repeated request gets the task of the first one, even if a new task would be refused now. That task is looked
-        up only after a refusal, because the store also recognises a repeated request when it writes.
+        A repeated request gets the task of the first one, even if a new task would be refused now. Only after a refusal
+        is that task looked up here: otherwise the store finds it when it writes the request again.
         """
         _require_request_id(request.request_id)
         try:
@@ -162,7 +164,7 @@ class Submission:
     async def _pin(self, identity: Identity, spec: TaskSpec) -> tuple[TaskSpec, str]:
         """Return the spec with its present image digest, environment and revision, and a note for the timeline.
 
-        Raises Invalid with each of the three that does not exist.
+        Raises one Invalid that names all of the three that do not exist.
         """
         notes = [await self._predecessors.require(identity, spec.options.after)]
         refusals: list[Invalid] = []
@@ -183,15 +185,15 @@ class Submission:
     ) -> None:
         """Check that the mount rules give the task valid mounts. Without them no run could be launched."""
         try:
-            if self._storage is not None:
-                await self._storage.mounts(identity.name, self._make_task(identity, spec))
+            if self._mount_rules is not None:
+                await self._mount_rules.mounts(identity.name, self._make_task(identity, spec))
         except Invalid as error:
             refusals.append(error)
 
     def _validate(self, identity: Identity, request: pb.CreateTaskRequest) -> TaskSpec:
         context = self._context(identity.name, identity.has_right, request.request_id)
         spec = validate(request.spec, context)
-        require_oneself(identity, spec, "a dev container")
+        require_runs_as_self(identity, spec, "a dev container")
         return spec
 
     async def _require_free_name(self, user: str, name: str) -> None:

@@ -15,7 +15,7 @@ from hai_backend.api.request import limits
 from hai_backend.api.server.call_context import Context, current_caller
 from hai_backend.api.tasks.access import TaskAccess
 from hai_backend.auth.directory import Directory
-from hai_backend.auth.permissions import Identity, require_oneself
+from hai_backend.auth.permissions import Identity, require_runs_as_self
 from hai_backend.controllers.aio.clock import Clock
 from hai_backend.controllers.cluster.tunnels import PIECE_BYTES, Tunnel, Tunnels, rank_of
 from hai_backend.domain.errors import Conflict, Invalid, NotFound, Unavailable, Violation
@@ -68,7 +68,7 @@ class TunnelService(TunnelServiceServicer):
 
     async def _require_rank(self, identity: Identity, opening: pb.TunnelOpening) -> RankKey:
         task = await self._deps.access.get_modifiable(identity, opening.task_id)
-        require_oneself(identity, task.spec, f"dev container {task.id}")
+        require_runs_as_self(identity, task.spec, f"dev container {task.id}")
         return running_rank(task, opening.rank)
 
     async def _add_opened_row(self, identity: Identity, task_id: int, description: str) -> None:

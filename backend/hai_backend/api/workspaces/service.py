@@ -180,16 +180,16 @@ class WorkspaceService(WorkspaceServiceServicer):
             self._workspaces.open(current_caller(), request.name, request.user) as workspace,
             self._watcher.watching(workspace),
         ):
-            sent = -1
+            sent_number = -1
             while True:
                 waiting = asyncio.ensure_future(workspace.wait_for_change())
                 try:
                     newest = await self._registry.run(
                         workspace.files.path, workspace.files.index.newest_revision
                     )
-                    if newest.number != sent:
-                        sent = newest.number
-                        revision = revision_to_proto(newest) if sent else None
+                    if newest.number != sent_number:
+                        sent_number = newest.number
+                        revision = revision_to_proto(newest) if newest.number else None
                         yield pb.WatchWorkspaceResponse(revision=revision)
                     await waiting
                 finally:

@@ -1,4 +1,4 @@
-"""Prepares commits: checks that programs changed nothing, and provides the content of every file.
+"""Prepares commits: checks that no program has changed the files to overwrite, and provides all contents.
 
 All contents are on disk before the transaction that creates the revision.
 """
@@ -54,18 +54,21 @@ def commit_staged(
         received.new_directories.prepare_commit()
     require_unchanged(files)
     _complete_large_files(files, received.assemblies if received is not None else {})
-    ready = prepare_contents(files)
-    is_few = len(ready) <= _MAX_SYNCED_ONE_BY_ONE and (
+    names = prepare_contents(files)
+    sync_one_by_one = len(names) <= _MAX_SYNCED_ONE_BY_ONE and (
         received is None or not received.new_directories.is_used
     )
-    files.incoming.sync(ready if is_few else None)
+    files.incoming.sync(names if sync_one_by_one else None)
     revision = staging.commit(files.index, author)
     apply.apply_pending(files)
     return revision
 
 
 def _complete_large_files(files: WorkspaceFiles, assemblies: Mapping[bytes, Assembly]) -> None:
-    """Rename large files that have all their chunks to their digests."""
+    """Rename each large file whose chunks have all arrived: its digest becomes its name.
+
+    `laid` is the time at which a row was applied to the tree; NULL before.
+    """
     incomplete = {name for name in files.incoming.list_names() if name.endswith(".part")}
     query = "SELECT DISTINCT digest, size FROM staged WHERE kind = 1 AND laid IS NULL"
     for digest, size in files.index.fetch_rows(query) if incomplete else ():
@@ -76,23 +79,24 @@ def _complete_large_files(files: WorkspaceFiles, assemblies: Mapping[bytes, Asse
 class _RequiredContent(NamedTuple):
     """A name in `incoming`, the content that this file must have, and the path that needs it."""
 
-    source: str
+    incoming_name: str
     digest: bytes
     folder: str
     name: str
 
 
 def prepare_contents(files: WorkspaceFiles) -> list[str]:
-    """Provide a separate file in `incoming` for every staged file. Return some of the names. Raise Conflict.
+    """Provide a separate file in `incoming` for every staged file. Return the names. Raise Conflict.
 
     The file is named by its digest. If several staged files have the same content, all but the first get a copy under
-    another name, which is recorded. The returned names are complete only if they are few enough to sync separately.
+    another name, which is recorded. The list of names is cut off after
+    _MAX_SYNCED_ONE_BY_ONE + 1 names, because the caller then syncs everything together.
     """
     copies: list[_RequiredContent] = []
-    ready: list[str] = []
+    names: list[str] = []
     provider = partial(_ContentProvider, files, set(files.incoming.list_names()))
     with closing(WorkerPool(provider, FILE_SECONDS, files.storage_speed)) as pool:
-        missing = _provide_all(pool, _select_first_of_each(files, copies, ready))
+        missing = _provide_all(pool, _select_first_of_each(files, copies, names))
         missing += _provide_all(pool, copies)
     if missing:
         raise Conflict(
@@ -101,9 +105,9 @@ def prepare_contents(files: WorkspaceFiles) -> list[str]:
             reason="CONTENTS_MISSING",
         )
     with files.index.transaction() as db:
-        rows = ((required.source, required.folder, required.name) for required in copies)
+        rows = ((required.incoming_name, required.folder, required.name) for required in copies)
         db.executemany("UPDATE staged SET source = ? WHERE folder = ? AND name = ?", rows)
-    return ready
+    return names
 
 
 def _provide_all(
@@ -115,20 +119,20 @@ def _provide_all(
 
 
 def _select_first_of_each(
-    files: WorkspaceFiles, copies: list[_RequiredContent], ready: list[str]
+    files: WorkspaceFiles, copies: list[_RequiredContent], names: list[str]
 ) -> Iterator[_RequiredContent]:
-    """Yield each content once. Add further files with that content to `copies`, and some names to `ready`."""
+    """Yield each content once. Add further files with that content to `copies`, and the first names to `names`."""
     duplicates = """SELECT digest FROM staged WHERE kind = 1 AND laid IS NULL GROUP BY digest HAVING COUNT(*) > 1"""
     uses = {row[0]: 0 for row in files.index.fetch_rows(duplicates)}
     for folder, name, digest in _staged_files(files):
-        source = digest.hex()
+        incoming_name = digest.hex()
         if digest in uses:
             uses[digest] += 1
             if uses[digest] > 1:
-                source = f"{source}.{uses[digest]}"
-        required = _RequiredContent(source, digest, folder, name)
-        if len(ready) <= _MAX_SYNCED_ONE_BY_ONE:
-            ready.append(source)
+                incoming_name = f"{incoming_name}.{uses[digest]}"
+        required = _RequiredContent(incoming_name, digest, folder, name)
+        if len(names) <= _MAX_SYNCED_ONE_BY_ONE:
+            names.append(incoming_name)
         if uses.get(digest, 0) > 1:
             copies.append(required)
         else:
@@ -146,26 +150,32 @@ def _staged_files(files: WorkspaceFiles) -> Iterator[tuple[str, str, bytes]]:
 
 
 class _ContentProvider(TreeWorker):
-    """Provides contents in `incoming`, which already has the names `listed`. Not thread-safe."""
+    """Provides contents in `incoming`, which had the names `names_at_start`. Not thread-safe."""
 
-    def __init__(self, files: WorkspaceFiles, listed: set[str]) -> None:
+    def __init__(self, files: WorkspaceFiles, names_at_start: set[str]) -> None:
         super().__init__(files.open_tree())
         self._files = files
-        self._listed = listed
+        self._names_at_start = names_at_start
 
     def provide(self, contents: list[_RequiredContent]) -> list[str]:
         """Create the missing files. Return the paths whose content is not available. Raise OSError."""
         has = self._files.incoming.has
-        needed = [required for required in contents if not has(required.source, self._listed)]
-        missing = [joined(r.folder, r.name) for r in needed if not self._create(r.digest, r.source)]
+        needed = [
+            required
+            for required in contents
+            if not has(required.incoming_name, self._names_at_start)
+        ]
+        missing = [
+            joined(r.folder, r.name) for r in needed if not self._create(r.digest, r.incoming_name)
+        ]
         self.done += len(needed)
         return missing
 
-    def _create(self, digest: bytes, source: str) -> bool:
+    def _create(self, digest: bytes, incoming_name: str) -> bool:
         """Create a file in `incoming` from a stored content. Return False if there is none."""
         files, incoming = self._files, self._files.incoming
         if digest == _EMPTY:
-            incoming.put(source, memoryview(b""))
+            incoming.put(incoming_name, memoryview(b""))
             return True
         arrived = incoming.has(digest.hex())
         content = (
@@ -176,9 +186,11 @@ class _ContentProvider(TreeWorker):
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
         with (
             closing_descriptor(content),
-            closing_descriptor(os.open(source, flags, 0o644, dir_fd=incoming.folder)) as target,
+            closing_descriptor(
+                os.open(incoming_name, flags, 0o644, dir_fd=incoming.folder)
+            ) as target,
         ):
             copied = copy_and_verify(content, target, digest)
         if not copied:
-            incoming.remove(source)
+            incoming.remove(incoming_name)
         return copied

@@ -1,6 +1,6 @@
 """Splits the data of one push message into contents, and verifies the contents against their digests.
 
-Chunks of a file that is hashed while it arrives are verified by that hash instead.
+If a whole file is hashed while its chunks arrive, the hash of the file verifies them, and `verify` is not called.
 """
 
 from __future__ import annotations
@@ -43,27 +43,30 @@ def verify(contents: Iterable[tuple[bytes, memoryview]]) -> None:
 def _uncompressed(message: ContentsMessage) -> bytes | memoryview:
     """Return the uncompressed data. Do not decompress a message that claims more than the limit."""
     total = sum(message.sizes)
-    if len(message.digests) != len(message.sizes) or any(size < 0 for size in message.sizes):
+    if len(message.digests) != len(message.sizes):
         raise bad_contents_error(
             f"{len(message.digests)} digests come with {len(message.sizes)} sizes"
         )
+    if any(size < 0 for size in message.sizes):
+        raise bad_contents_error(f"a size is negative: {min(message.sizes)}")
     if total > MESSAGE_BYTES:
         raise bad_contents_error(
             f"a message of {total} bytes; at most {MESSAGE_BYTES} are accepted"
         )
     data = _decompress(message.data, total) if message.compressed else message.data
     if len(data) != total:
-        raise bad_contents_error(f"{len(data)} bytes; their sizes say {total}")
+        raise bad_contents_error(f"the data has {len(data)} bytes, but the sizes add up to {total}")
     return data
 
 
 def _decompress(data: bytes | memoryview, total: int) -> bytes:
     try:
-        claimed = zstandard.frame_content_size(
-            data
-        )  # zstandard allocates so much, whatever max_output_size is
+        # zstandard allocates the size that the data claims, even if max_output_size is smaller.
+        claimed = zstandard.frame_content_size(data)
         if claimed > total:
-            raise bad_contents_error(f"{claimed} bytes compressed; their sizes say {total}")
+            raise bad_contents_error(
+                f"the data claims {claimed} bytes after decompression, but the sizes add up to {total}"
+            )
         return zstandard.ZstdDecompressor().decompress(data, max_output_size=total + 1)
     except zstandard.ZstdError as error:
         raise bad_contents_error(f"cannot be decompressed to {total} bytes: {error}") from error

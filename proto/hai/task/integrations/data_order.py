@@ -33,12 +33,12 @@ class DataOrder:
         self._drawn: deque[tuple[int, int]] = deque()
         self._resumed: dict[str, Any] | None = None
 
-    def trained(self, count: int) -> None:
+    def set_trained(self, count: int) -> None:
         """Record that `count` batches of the epoch were trained."""
         while self._drawn and self._drawn[0][0] < count:
             self._drawn.popleft()
 
-    def finished(self) -> None:
+    def finish_epoch(self) -> None:
         """Record that the epoch has ended."""
         self._begun = None
 

@@ -52,7 +52,7 @@ class SuspendCallback(Callback):  # type: ignore[misc, unused-ignore]
         self._saved_at = 0
         self._suspended = False
         self._rank = 0
-        self._resumed: dict[str, Any] | None = None  # the loaded state of this rank
+        self._state_to_restore: dict[str, Any] | None = None  # the loaded state of this rank
 
     def latest(self) -> str | None:
         """Return the path of the newest intact checkpoint for `fit(ckpt_path=…)`; None in the first run."""
@@ -80,38 +80,38 @@ class SuspendCallback(Callback):  # type: ignore[misc, unused-ignore]
         """Restore the state of this rank. Lightning calls it before the loader is iterated."""
         self._trained = state_dict["trained"]
         if self._rank == 0:
-            self._resumed = state_dict
+            self._state_to_restore = state_dict
         else:
-            self._resumed = read(self._rank_name(), state_dict["step"])
-            if self._resumed is None:
+            self._state_to_restore = read(self._rank_name(), state_dict["step"])
+            if self._state_to_restore is None:
                 log_line(
                     f"rank {self._rank} did not exist at step {state_dict['step']}:"
                     " its random generators start anew, and so does the order of its data"
                 )
-        self._order.resume(self._resumed["order"] if self._resumed else None)
-        self._move_batches()
+        self._order.resume(self._state_to_restore["order"] if self._state_to_restore else None)
+        self._set_position_of_batches()
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Restore the random generators, after the creation of the loader's iterator has used one of them."""
+        """Restore the random generators, now that the creation of the loader's iterator has used torch's generator."""
         self._saved_at = trainer.global_step
-        if self._resumed is not None:
-            set_generators(self._resumed["generators"])
+        if self._state_to_restore is not None:
+            set_generators(self._state_to_restore["generators"])
         if isinstance(trainer.train_dataloader, (dict, list, tuple)):
             self._problem = "there are several training loaders, whose positions are not known"
         if self._problem and trainer.is_global_zero:
             log_line(
-                f"{self._problem}: after a suspension, the epoch goes on with data from its beginning."
+                f"{self._problem}: after a resume, the epoch reads its data from the beginning again."
                 " Use one DataLoader with a map-style data set, a loader with state_dict and load_state_dict,"
                 " or StepBatches."
             )
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Set the position of `batches`, because the loader is iterated again after this."""
-        self._move_batches()
+        self._set_position_of_batches()
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Record that the epoch has ended. A checkpoint that is written now begins with the next epoch."""
-        self._order.finished()
+        """Record the end of the epoch. A run that resumes from a later checkpoint starts the next epoch."""
+        self._order.finish_epoch()
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
@@ -133,9 +133,9 @@ class SuspendCallback(Callback):  # type: ignore[misc, unused-ignore]
     ) -> None:
         """Count the batch."""
         self._trained += 1
-        self._order.trained(batch_idx + 1)
+        self._order.set_trained(batch_idx + 1)
 
-    def _move_batches(self) -> None:
+    def _set_position_of_batches(self) -> None:
         if self._batches is not None:
             self._batches.step = self._trained
 

@@ -19,8 +19,8 @@ from hai_sync.cli.options import (
     common_options,
     filter_options,
     links_option,
-    note_unused,
     wants_json,
+    warn_about_unused_options,
 )
 from hai_sync.cli.remote_selector import Revision
 from hai_sync.cli.reporting import change_facts, print_event, print_problems, printable
@@ -58,7 +58,7 @@ def diff(path: str, stat: bool, revisions: Sequence[str], **options: Any) -> int
     """Show what differs between this directory and the cluster, for a file line by line. The exit code is 1 if anything
     differs.
     """
-    note_unused(options)
+    warn_about_unused_options(options)
     if len(revisions) > 2:
         raise click.UsageError("-r can be given once or twice")
     if revisions and (options["no_checksum"] or build_filter(options).is_special):

@@ -8,7 +8,12 @@ from typing import Any
 
 import click
 
-from hai_sync.cli.options import build_sync_options, note_unused, transfer_options, wants_json
+from hai_sync.cli.options import (
+    build_sync_options,
+    transfer_options,
+    wants_json,
+    warn_about_unused_options,
+)
 from hai_sync.cli.reporting import Progress, print_plan, print_report
 from hai_sync.cli.session_factory import with_session
 from hai_sync.core.reconcile_options import Mode
@@ -39,14 +44,14 @@ def pull(**options: Any) -> int:
 @click.command()
 @transfer_options
 def sync(**options: Any) -> int:
-    """Push and pull at once."""
+    """Push and pull in one run."""
     return _transfer_files(Mode.SYNC, options)
 
 
 def _transfer_files(mode: Mode, options: Mapping[str, Any]) -> int:
     """Sync and return the exit code."""
     as_json = wants_json(options)
-    note_unused(options)
+    warn_about_unused_options(options)
     sync_options = build_sync_options(mode, options)
     progress = Progress(as_json, options["quiet"])
 

@@ -11,7 +11,7 @@ import click
 from hai.client.connection.transport import Connection
 from hai.client.text.formatting import size_text
 from hai.v1.workspace_pb2 import Workspace
-from hai_sync.cli.options import common_options, note_unused, wants_json
+from hai_sync.cli.options import common_options, wants_json, warn_about_unused_options
 from hai_sync.cli.reporting import print_event
 from hai_sync.cli.session_factory import with_connection
 from hai_sync.remote.endpoint import list_workspaces
@@ -29,7 +29,7 @@ def init(name: str, **options: Any) -> int:
     """
     from hai_sync.remote.endpoint import Remote
 
-    note_unused(options)
+    warn_about_unused_options(options)
     workspace, new = create_workspace(Path.cwd(), name)
 
     async def work(connection: Connection) -> str:

@@ -20,11 +20,11 @@ _MAX_SNAPSHOTS = 64  # limit of lists that have further pages; the oldest expire
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
-    """A list that is kept for requests of its further pages."""
+    """The result of a list request, kept so that its later pages show the same revision."""
 
     revision: int
     objects: list[StoredObject]
-    selected: bool
+    has_selector: bool
 
 
 class Lists:
@@ -47,7 +47,7 @@ class Lists:
         meta: Body = {"resourceVersion": str(snapshot.revision)}
         if end < len(objects):
             meta["continue"] = self._continue_token(snapshot, end)
-            if not snapshot.selected:
+            if not snapshot.has_selector:
                 meta["remainingItemCount"] = len(objects) - end
         return encode_list(resource, meta, objects[start:end])
 
@@ -57,13 +57,13 @@ class Lists:
 
     def _snapshot(self, resource: Resource, namespace: str, query: Mapping[str, str]) -> _Snapshot:
         labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
-        selected = selection(resource, labels, fields)
+        matches = selection(resource, labels, fields)
         objects = [
             s
             for s in self._store.sorted_objects(resource)
-            if (not namespace or s.namespace == namespace) and (selected is None or selected(s))
+            if (not namespace or s.namespace == namespace) and (matches is None or matches(s))
         ]
-        return _Snapshot(self._store.revision, objects, selected is not None)
+        return _Snapshot(self._store.revision, objects, matches is not None)
 
     def _continue_token(self, snapshot: _Snapshot, start: int) -> str:
         number = next(self._numbers)
