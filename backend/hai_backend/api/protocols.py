@@ -71,7 +71,7 @@ class Cluster(Protocol):
     @property
     def feed(self) -> Feed: ...
     @property
-    def steady(self) -> asyncio.Lock:
+    def placement_lock(self) -> asyncio.Lock:
         """The lock that is held while runs are placed, and while the settings of a group change."""
         ...
 

@@ -59,7 +59,7 @@ class TunnelConnector(aiohttp.BaseConnector):
             tunnel = stack.enter_context(
                 self._tunnels.opened(key, target, user, limit=2 * MAX_PER_SERVICE)
             )
-            await tunnel.reached()
+            await tunnel.wait_reached()
         except HaiError as error:
             stack.close()
             raise ServiceUnreachable(error) from error

@@ -172,12 +172,14 @@ async def test_group_is_not_repacked_while_runs_are_being_placed(
     platform: Any, expect_refusal: Any
 ) -> None:
     olga = await platform.caller("olga")
-    await platform.cluster.steady.acquire()  # the scheduling loop holds it while it places runs
+    await (
+        platform.cluster.placement_lock.acquire()
+    )  # the scheduling loop holds it while it places runs
     request = npb.UpdateGroupRequest(name="default", packed=True)
     asked = asyncio.ensure_future(olga.nodes.UpdateGroup(request))
     await olga.nodes.ListGroups(npb.ListGroupsRequest())
     await running(platform, "ada", "n0")
-    platform.cluster.steady.release()
+    platform.cluster.placement_lock.release()
     async with expect_refusal() as why:
         await asked
     assert why[0].reason == "GROUP_IN_USE"

@@ -24,7 +24,7 @@ from hai_backend.api.environments.pinning import EnvironmentPinning
 from hai_backend.api.server.errors import status_of
 from hai_backend.controllers.aio.change_feed import ChangeFeed
 from hai_backend.controllers.cluster.agents import ConnectedAgents
-from hai_backend.controllers.cluster.heartbeat_monitor import AgentSilence
+from hai_backend.controllers.cluster.heartbeat_monitor import HeartbeatMonitor
 from hai_backend.controllers.cluster.launch import LaunchReconciler
 from hai_backend.controllers.cluster.nodes import Cluster
 from hai_backend.controllers.cluster.tunnels import Tunnels
@@ -162,7 +162,7 @@ class SimulatedServer:
         )
         self._work: set[asyncio.Task[None]] = set()
         self.successors = Dependencies(self.task_manager, self._begin)
-        self.agent_silence = AgentSilence(
+        self.agent_silence = HeartbeatMonitor(
             self.task_manager,
             self.clock,
             self._begin,

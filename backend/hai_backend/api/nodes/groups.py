@@ -48,7 +48,7 @@ class NodeGroups:
     async def update(self, request: UpdateGroupRequest) -> node_pb2.Group:
         """Change a group and return it. Raises Invalid or Conflict."""
         cluster = self._deps.cluster
-        async with cluster.steady:
+        async with cluster.placement_lock:
             before = self._get(request.name)
             group = update_group(before, request, self._deps.policy)
             self._refuse_repacking(before, group)

@@ -19,7 +19,7 @@ async def carry(
     if hello.refused:
         tunnel.end(Conflict(hello.refused, reason="CANNOT_REACH"))
         return
-    tunnel.carried()
+    tunnel.confirm_reached()
     receiver = asyncio.ensure_future(_receive(tunnel, requests))
     try:
         while (message := await tunnel.to_rank.take()) is not None:
@@ -36,7 +36,7 @@ async def _receive(tunnel: Tunnel, requests: AsyncIterator[pb.CarryRequest]) -> 
             tunnel.receive_from_agent(request)
             match request.WhichOneof("message"):
                 case "end":
-                    tunnel.end_half()
+                    tunnel.end_direction()
                 case "exit_code":
                     tunnel.end()
     except Invalid:

@@ -56,7 +56,7 @@ class TunnelService(TunnelServiceServicer):
         ) as tunnel:
             sender = asyncio.ensure_future(_send(request_iterator, tunnel))
             try:
-                await tunnel.reached()
+                await tunnel.wait_reached()
                 await self._add_opened_row(identity, key.task_id, description)
                 yield pb.OpenTunnelResponse(opened=pb.TunnelOpened(run=key.run))
                 while (message := await tunnel.next_for_caller()) is not None:
@@ -163,7 +163,7 @@ async def _send(requests: AsyncIterator[pb.OpenTunnelRequest], tunnel: Tunnel) -
         tunnel.end(Unavailable("the data for the tunnel ended early; try again"))
         raise
     await tunnel.send_to_rank(agent.CarryResponse(end=TunnelEnd()))
-    tunnel.end_half()
+    tunnel.end_direction()
 
 
 def _response(message: agent.CarryRequest) -> pb.OpenTunnelResponse:

@@ -30,7 +30,7 @@ class Tasks(Protocol):
     async def apply_when_stored(self, task_id: int, event: ev.Event) -> Task: ...
 
 
-class AgentSilence:
+class HeartbeatMonitor:
     """The silent agents of running programs.
 
     Call `load` once, then `message_received` for each message of an agent and `changed` for each change of a task. An
@@ -137,10 +137,10 @@ class AgentSilence:
         elif late > _STALL_SECONDS:
             self._extend_grace(_STALL_SECONDS)
         else:
-            self._judge()
+            self._check_agents()
         self._set_timer()
 
-    def _judge(self) -> None:
+    def _check_agents(self) -> None:
         overdue = list(self._overdue())
         if overdue:
             # After a network failure, more agents will be silent soon. One batch then writes all of them.

@@ -86,8 +86,8 @@ class LaunchReconciler:
                 except Exception:
                     log.exception("a launcher event failed", launcher_event=str(event))
         finally:
-            for telling in self._running:
-                telling.cancel()
+            for running in self._running:
+                running.cancel()
 
     async def _handle(self, event: LauncherEvent) -> None:
         match event:
@@ -98,11 +98,13 @@ class LaunchReconciler:
                 self.listed.set()
             case RankTerminated(key=key, why=why):
                 self._discard({key})
-                self._apply_beside(key, ev.RankGone(key.run, key.rank, why))
+                self._apply_in_background(key, ev.RankGone(key.run, key.rank, why))
             case RankEvictionNotice(key=key, why=why):
                 await self._suspend_for(key, why)
             case LaunchFailed(key=key, reason=reason, unschedulable=unschedulable):
-                self._apply_beside(key, ev.LaunchFailed(key.run, key.rank, reason, unschedulable))
+                self._apply_in_background(
+                    key, ev.LaunchFailed(key.run, key.rank, reason, unschedulable)
+                )
 
     async def _require_ours(self, listed: RankList) -> None:
         """Raise Conflict if ranks exist but the database has never had a task.
@@ -128,7 +130,7 @@ class LaunchReconciler:
             lost = await self._cluster.update_nodes(listing.nodes)
         except Unavailable as error:
             log.warning("a report of nodes waits for the store", why=str(error))
-            self._run_beside(self._retry_update(listing))
+            self._run_in_background(self._retry_update(listing))
         else:
             await self._report_lost(lost)
 
@@ -137,18 +139,18 @@ class LaunchReconciler:
         if listing is self._newest:
             await self._update_nodes(listing)
 
-    def _apply_beside(self, key: RankKey, event: ev.Event) -> None:
+    def _apply_in_background(self, key: RankKey, event: ev.Event) -> None:
         """Apply an event in the background, so that events of several ranks of a run are written together."""
-        self._run_beside(self._task_manager.apply_when_stored(key.task_id, event))
+        self._run_in_background(self._task_manager.apply_when_stored(key.task_id, event))
 
-    def _run_beside(self, work: Coroutine[Any, Any, object]) -> None:
-        telling: asyncio.Task[object] = asyncio.ensure_future(work)
-        self._running.add(telling)
-        telling.add_done_callback(self._finished)
+    def _run_in_background(self, work: Coroutine[Any, Any, object]) -> None:
+        running: asyncio.Task[object] = asyncio.ensure_future(work)
+        self._running.add(running)
+        running.add_done_callback(self._finished)
 
-    def _finished(self, telling: asyncio.Task[object]) -> None:
-        self._running.discard(telling)
-        if (error := error_of(telling)) is not None:
+    def _finished(self, running: asyncio.Task[object]) -> None:
+        self._running.discard(running)
+        if (error := error_of(running)) is not None:
             log.error("a launcher event failed", why=repr(error))
 
     async def _suspend_for(self, key: RankKey, why: str) -> None:

@@ -49,7 +49,7 @@ class Cluster:
         self._writing = asyncio.Lock()  # held from the reading of a node until its change is stored
         self.feed = ChangeFeed()
         # held while runs are placed, and while the rules of a group change
-        self.steady = asyncio.Lock()
+        self.placement_lock = asyncio.Lock()
         # set once by server.leader.components, because the two components refer to each other
         self.suspend_on: SuspendOn | None = None
 

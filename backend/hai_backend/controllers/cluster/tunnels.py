@@ -59,24 +59,24 @@ class Pipe(Generic[Message]):
 class Tunnel:
     """One connection to a rank. `why` is the error that ended it, or None."""
 
-    def __init__(self, key: RankKey, admitted: Callable[[], None]) -> None:
+    def __init__(self, key: RankKey, check_access: Callable[[], None]) -> None:
         self.key = key
         self.name = secrets.token_urlsafe(24)
         self.to_rank: Pipe[pb.CarryResponse] = Pipe()
         self.to_caller: Pipe[pb.CarryRequest] = Pipe()
         self.why: HaiError | None = None
-        self._admitted = admitted
+        self._check_access = check_access
         self._ended = False
-        self._half_ended = False
+        self._one_direction_ended = False
         self._window = SendWindow()  # limits the data of the caller
         self._taken = ReceivedBytes()  # bytes that the caller has taken
         self._received_bytes = 0  # bytes that the agent has sent
-        self._carried: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def carried(self) -> None:
+    def confirm_reached(self) -> None:
         """Record that the agent has opened its side, after it has connected to the target."""
-        if not self._carried.done():
-            self._carried.set_result(None)
+        if not self._reached.done():
+            self._reached.set_result(None)
 
     def end(self, why: HaiError | None = None) -> None:
         """End the tunnel on both sides. Only the error of the first call counts."""
@@ -86,7 +86,7 @@ class Tunnel:
         self.to_rank.close()
         self.to_caller.close()
         self._window.unblock()
-        self.carried()
+        self.confirm_reached()
 
     async def next_for_caller(self) -> pb.CarryRequest | None:
         """Wait for the next message to the caller, and acknowledge it to the agent. Return None after the last one."""
@@ -113,24 +113,24 @@ class Tunnel:
             )
         self.to_caller.put(message)
 
-    def end_half(self) -> None:
+    def end_direction(self) -> None:
         """Record the normal end of one direction. The tunnel ends with the second direction."""
-        if self._half_ended:
+        if self._one_direction_ended:
             self.end()
-        self._half_ended = True
+        self._one_direction_ended = True
 
     def check(self) -> None:
         """End the tunnel if its caller no longer has access."""
         try:
-            self._admitted()
+            self._check_access()
         except HaiError as error:
             self.end(error)
 
-    async def reached(self) -> None:
+    async def wait_reached(self) -> None:
         """Return when the agent has connected to the target. Raises HaiError if the agent cannot, or after 10 s."""
         try:
             async with asyncio.timeout(_REACH_SECONDS):
-                await asyncio.shield(self._carried)
+                await asyncio.shield(self._reached)
         except TimeoutError:
             self.end(Unavailable(f"the agent of rank {self.key} does not answer; try again"))
         if self.why is not None:
@@ -151,19 +151,20 @@ class Tunnels:
         key: RankKey,
         target: TunnelTarget,
         user: str,
-        admitted: Callable[[], None] = lambda: None,
+        check_access: Callable[[], None] = lambda: None,
         limit: int = PER_USER,
     ) -> Iterator[Tunnel]:
-        """A tunnel that the agent was told of; await `reached`. `admitted` raises when its caller may no longer.
+        """Open a tunnel for the time of the block; await `wait_reached` before use.
 
-        Raises Exhausted, and Unavailable while the agent is not attached.
+        `check_access` raises HaiError as soon as the caller may no longer use the tunnel. Raises Exhausted if the user
+        has too many tunnels, and Unavailable while the agent is not attached.
         """
         if self._per_user[user] >= limit:
             raise Exhausted(
                 f"{user} has {limit} open tunnels, which is the limit; close some",
                 reason="TOO_MANY_TUNNELS",
             )
-        tunnel = self._request(key, target, admitted)
+        tunnel = self._request(key, target, check_access)
         self._open[tunnel.name] = tunnel
         self._per_user[user] += 1
         try:
@@ -173,8 +174,10 @@ class Tunnels:
             del self._open[tunnel.name]
             self._per_user -= Counter([user])  # removes users without open tunnels
 
-    def _request(self, key: RankKey, target: TunnelTarget, admitted: Callable[[], None]) -> Tunnel:
-        tunnel = Tunnel(key, admitted)
+    def _request(
+        self, key: RankKey, target: TunnelTarget, check_access: Callable[[], None]
+    ) -> Tunnel:
+        tunnel = Tunnel(key, check_access)
         request = pb.TunnelAsked(tunnel=tunnel.name, target=target)
         if not self._agents.send_if_attached(key, pb.AttachResponse(open_tunnel=request)):
             raise Unavailable(f"the agent of rank {key} is not connected just now; try again")

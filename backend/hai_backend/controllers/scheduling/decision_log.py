@@ -36,7 +36,7 @@ class Recorder(Protocol):
         """Return the cache for the next pass: this cache, or an equal cache that was rebuilt."""
         ...
 
-    def after(self, shown: PassInput, plan: Plan) -> None:
+    def after(self, pass_input: PassInput, plan: Plan) -> None:
         """Record the input of a pass and its plan."""
         ...
 
@@ -48,7 +48,7 @@ class Unrecorded:
         """Return the same cache."""
         return cache
 
-    def after(self, shown: PassInput, plan: Plan) -> None:
+    def after(self, pass_input: PassInput, plan: Plan) -> None:
         """Do nothing."""
 
 
@@ -83,10 +83,10 @@ class DecisionLog:
                 self._safely(lambda: self._begin(cache))
         return self._cache or cache
 
-    def after(self, shown: PassInput, plan: Plan) -> None:
+    def after(self, pass_input: PassInput, plan: Plan) -> None:
         """Write a line, if the passes of the current cache are recorded."""
         if self._cache is not None:
-            self._safely(lambda: self._pass(shown, plan))
+            self._safely(lambda: self._pass(pass_input, plan))
 
     def _begin(self, cache: SchedulerCache) -> None:
         """Begin a log with the contents of the cache, after renaming a full log. Use the rebuilt cache from now on."""
@@ -104,10 +104,12 @@ class DecisionLog:
             log.info("scheduling passes are recorded again", path=str(self._path))
             self._failing = False
 
-    def _pass(self, shown: PassInput, plan: Plan) -> None:
-        known = replace(shown, rules=None) if shown.rules == self._rules else shown
-        self._write(pass_line(Pass(known, plan)))
-        self._rules = shown.rules
+    def _pass(self, pass_input: PassInput, plan: Plan) -> None:
+        recorded = (
+            replace(pass_input, rules=None) if pass_input.rules == self._rules else pass_input
+        )
+        self._write(pass_line(Pass(recorded, plan)))
+        self._rules = pass_input.rules
 
     def _write(self, line: str) -> None:
         """Append a line completely, or not at all if the disk is full. Raises OSError."""
@@ -133,10 +135,10 @@ class DecisionLog:
 
 def _append(descriptor: int, data: bytes, before: int) -> int:
     """Append all bytes and return their number. On an error, truncate the file to `before` bytes."""
-    rest = memoryview(data)
+    remaining = memoryview(data)
     try:
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
+        while remaining:
+            remaining = remaining[os.write(descriptor, remaining) :]
     except OSError:
         os.ftruncate(descriptor, before)
         raise

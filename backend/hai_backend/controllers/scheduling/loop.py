@@ -224,7 +224,7 @@ class SchedulingLoop:
 
     async def _apply(self, plan: Plan) -> None:
         """Check each decision again, and apply the decisions concurrently."""
-        async with self._cluster.steady:
+        async with self._cluster.placement_lock:
             binder = self._make_binder(plan.decisions)
             events = [(d.task, event) for d in plan.decisions if (event := self._event(d, binder))]
             await asyncio.gather(*(self._apply_one(task, event) for task, event in events))

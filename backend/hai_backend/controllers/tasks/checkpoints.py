@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 
 # Agents send at most one report per second. Reports at intervals below this limit are dropped.
 _PACE_SECONDS = 0.5
-_MOST_A_SECOND = 1000  # largest plausible number of checkpoints per second
+_MAX_PER_SECOND = 1000  # largest plausible number of checkpoints per second
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ def merged(progress: Progress, run: Run, rank: int, report: Report, now: float) 
     said = now if report.program_seconds is None else start + report.program_seconds
     when = min(now, max(before, said))
     elapsed = when - before
-    count = min(report.count, int(_MOST_A_SECOND * max(1.0, elapsed)))
+    count = min(report.count, int(_MAX_PER_SECOND * max(1.0, elapsed)))
     seconds = min(report.seconds, elapsed / count)
     return replace(
         progress,

@@ -19,7 +19,7 @@ from hai_backend.controllers.aio.background import BackgroundTasks
 from hai_backend.controllers.aio.change_feed import ChangeFeed
 from hai_backend.controllers.aio.clock import Clock
 from hai_backend.controllers.cluster.agents import ConnectedAgents
-from hai_backend.controllers.cluster.heartbeat_monitor import AgentSilence
+from hai_backend.controllers.cluster.heartbeat_monitor import HeartbeatMonitor
 from hai_backend.controllers.cluster.launch import LaunchReconciler
 from hai_backend.controllers.cluster.nodes import Cluster
 from hai_backend.controllers.cluster.service_status import ServiceStates
@@ -202,7 +202,7 @@ class Components:
             self.launcher, self.task_manager, self.cluster, self.executor
         )
         self.deadlines = Deadlines(self.clock, self._on_deadline, self._limits, paused=True)
-        self.agent_silence = AgentSilence(
+        self.agent_silence = HeartbeatMonitor(
             self.task_manager,
             self.clock,
             self.background.run,

@@ -13,7 +13,7 @@ from hai_backend.controllers.aio.background import BackgroundTasks
 from hai_backend.controllers.aio.clock import Clock
 from hai_backend.controllers.aio.retry import retry_until_stored
 from hai_backend.controllers.cluster.agents import ConnectedAgents
-from hai_backend.controllers.cluster.heartbeat_monitor import AgentSilence
+from hai_backend.controllers.cluster.heartbeat_monitor import HeartbeatMonitor
 from hai_backend.controllers.cluster.service_status import ServiceStates
 from hai_backend.controllers.cluster.tunnels import Tunnels
 from hai_backend.controllers.metrics import task_metrics
@@ -35,7 +35,7 @@ class TaskChanges:
 
     background: BackgroundTasks
     deadlines: Deadlines
-    agent_silence: AgentSilence
+    agent_silence: HeartbeatMonitor
     tunnels: Tunnels
     service_states: ServiceStates
     directory: Directory

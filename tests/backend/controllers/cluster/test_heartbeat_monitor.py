@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from hai_backend.controllers.aio.change_feed import ChangeFeed
-from hai_backend.controllers.cluster.heartbeat_monitor import AgentSilence
+from hai_backend.controllers.cluster.heartbeat_monitor import HeartbeatMonitor
 from hai_backend.controllers.tasks.task_manager import TaskManager
 from hai_backend.domain.errors import Unavailable
 from hai_backend.domain.priority import Priority
@@ -25,7 +25,7 @@ RETURN_WITHIN = 6.0
 
 
 class Server:
-    """A task manager and AgentSilence, connected as in server.leader.components."""
+    """A task manager and HeartbeatMonitor, connected as in server.leader.components."""
 
     def __init__(self, store: MemoryStore | None = None) -> None:
         self.store = store or MemoryStore()
@@ -35,7 +35,7 @@ class Server:
         )
         self.counts: list[int] = []
         self._work: set[asyncio.Task[Any]] = set()
-        self.silence = AgentSilence(
+        self.silence = HeartbeatMonitor(
             self.task_manager,
             self.clock,
             self._run,
@@ -271,14 +271,14 @@ def test_nothing_moves_while_nobody_is_silent() -> None:
 
     async def story() -> int:
         server, rings = await started(50), 0
-        judge = server.silence._judge
+        judge = server.silence._check_agents
 
         def counted() -> None:
             nonlocal rings
             rings += 1
             judge()
 
-        server.silence._judge = counted  # type: ignore[method-assign]
+        server.silence._check_agents = counted  # type: ignore[method-assign]
         with suppress(TimeoutError):
             await asyncio.wait_for(server.beats(1000.0, *range(50)), 1000.0)
         await server.close()

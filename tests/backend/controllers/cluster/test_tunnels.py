@@ -48,16 +48,16 @@ def hub() -> ConnectedAgents:
 async def test_bytes_of_both_directions_and_a_clean_end(hub: ConnectedAgents) -> None:
     tunnels = Tunnels(hub)
     with tunnels.opened(KEY, TARGET, "ada") as tunnel:
-        tunnels.accept(KEY, tunnel.name).carried()
-        await tunnel.reached()
+        tunnels.accept(KEY, tunnel.name).confirm_reached()
+        await tunnel.wait_reached()
         assert await tunnel.send_to_rank(pb.CarryResponse(data=b"in"))
         tunnel.receive_from_agent(pb.CarryRequest(data=b"out"))
         tunnel.receive_from_agent(pb.CarryRequest(end=TunnelEnd()))
-        tunnel.end_half()
+        tunnel.end_direction()
         assert (await tunnel.to_rank.take()).data == b"in"  # type: ignore[union-attr]
         assert (await tunnel.next_for_caller()).data == b"out"  # type: ignore[union-attr]
         assert (await tunnel.next_for_caller()).HasField("end")  # type: ignore[union-attr]
-        tunnel.end_half()
+        tunnel.end_direction()
         assert await tunnel.next_for_caller() is None
         assert tunnel.why is None
     assert tunnels.count == 0
