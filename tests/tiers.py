@@ -1,7 +1,7 @@
-"""Which tests `make check` leaves out, and which make target runs them.
+"""The tiers of tests that `make check` leaves out. `make test-TIER` runs one of them.
 
-A tier is a marker. The first row that matches a test's path decides. A file may also mark itself, as those do that need
-PyTorch or PostgreSQL. A test without a tier is a unit or contract test: it runs in one process, in milliseconds.
+A tier is a pytest marker. The first row of PATHS that matches the path of a test decides; a file that needs PyTorch or
+PostgreSQL marks itself. A test without a tier is a unit or contract test: it runs in one process, in milliseconds.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import pytest
 TIERS = {
     "deploy": "packages, images, the chart, set-up scripts",
     "browser": "JupyterLab: its server, kernels, and Chromium",
-    "faults": "long schedules of silence, crashes and restarts; small errors put into the code",
+    "faults": "long schedules of silence, crashes and restarts; mutation tests",
     "e2e": "real servers, agents and programs",
     "terminal": "pages of the terminal app on a real server",
-    "slow": "real uv, daemons of workspace sync",
+    "slow": "real uv, daemons of workspace sync, examples as processes",
     "torch": "PyTorch, Lightning and Transformers",
     "postgres": "what only PostgreSQL does",
 }
@@ -39,11 +39,19 @@ PATHS = [
     ("backend/workspaces/test_hostile.py", "faults"),
     ("backend/launch/kubernetes/test_random_faults", "faults"),
     ("e2e/", "e2e"),
-    ("haienv/cli/test_commands.py", "slow"),
+    ("haienv/cli/", "slow"),
     ("haienv/layers/test_build.py", "slow"),
+    ("haienv/layers/test_packing.py", "slow"),
     ("haienv/store/test_concurrency.py", "slow"),
     ("haienv/store/test_crash_recovery.py", "slow"),
+    ("haienv/test_archive.py", "slow"),
+    ("haienv/test_operations.py", "slow"),
     ("workspace_sync/cli/", "slow"),
+    ("workspace_sync/session/test_crashes.py", "slow"),
+    ("workspace_sync/session/test_daemon.py", "slow"),
+    ("workspace_sync/session/test_odd_names.py", "slow"),
+    ("backend/workspaces/test_killed.py", "slow"),
+    ("sdk/test_examples.py", "slow"),
     ("tui/pages/", "terminal"),
 ]
 """Prefixes of paths below tests/."""
