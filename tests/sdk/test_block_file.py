@@ -33,7 +33,7 @@ def expected_digest(content: bytes) -> str:
 
 OFFSETS = st.integers(0, 6 * BLOCK)
 OPERATIONS = st.one_of(
-    st.tuples(st.just("append"), st.binary(max_size=3 * BLOCK)),
+    st.tuples(st.just("append"), st.binary(max_size=12 * BLOCK)),
     st.tuples(st.just("overwrite"), OFFSETS, st.binary(max_size=2 * BLOCK)),
     st.tuples(st.just("read"), OFFSETS, st.integers(0, 2 * BLOCK)),
     st.tuples(st.just("truncate"), OFFSETS),

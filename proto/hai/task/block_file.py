@@ -148,6 +148,12 @@ class BlockFile(io.RawIOBase):
         start, size = 0, self._size
         while start < len(view):
             filled = size % BLOCK_BYTES
+            blocks = (len(view) - start) // BLOCK_BYTES
+            if filled == 0 and blocks >= _THREADS:
+                end = start + blocks * BLOCK_BYTES
+                self._store_blocks(size // BLOCK_BYTES, view[start:end])
+                start, size = end, size + end - start
+                continue
             count = min(len(view) - start, BLOCK_BYTES - filled)
             self._block[filled : filled + count] = view[start : start + count]
             start, size = start + count, size + count
@@ -162,9 +168,19 @@ class BlockFile(io.RawIOBase):
         self._block = self._spare.pop() if self._spare else memoryview(bytearray(BLOCK_BYTES))
 
     def _write_block(self, number: int, block: memoryview) -> None:
+        self._store_block(number, block)
+        self._spare.append(block)
+
+    def _store_blocks(self, first: int, blocks: memoryview) -> None:
+        """Write many blocks from the caller's memory, without a copy, and wait for the threads."""
+        count = len(blocks) // BLOCK_BYTES
+        parts = (blocks[n * BLOCK_BYTES : (n + 1) * BLOCK_BYTES] for n in range(count))
+        for _ in self._threads.map(self._store_block, range(first, first + count), parts):
+            pass  # raises the error of a thread
+
+    def _store_block(self, number: int, block: memoryview) -> None:
         _write_all(self._fileno, block, number * BLOCK_BYTES)
         self._digests[number] = hashlib.sha256(block).digest()
-        self._spare.append(block)
 
     def _flush_blocks(self) -> None:
         """Write all bytes to the file, including those of the last block, which is kept in memory."""
