@@ -50,7 +50,6 @@ PATHS = [
     ("workspace_sync/session/test_crashes.py", "slow"),
     ("workspace_sync/session/test_daemon.py", "slow"),
     ("workspace_sync/session/test_odd_names.py", "slow"),
-    ("backend/workspaces/test_killed.py", "slow"),
     ("sdk/test_examples.py", "slow"),
     ("tui/pages/", "terminal"),
 ]

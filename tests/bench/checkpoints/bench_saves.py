@@ -32,7 +32,7 @@ def figures() -> Iterator[Figure]:
 
 def _figures_of(size: int) -> Iterator[Figure]:
     import torch
-    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.state_dict_saver import save as save_planned
 
     from hai.task import checkpoint
     from hai.task.integrations.state_file import unpack_state, write_state
@@ -51,7 +51,7 @@ def _figures_of(size: int) -> Iterator[Figure]:
         plain = best(lambda: _torch_save(state, directory / "plain"))
         yield Figure(f"torch.save + fsync, {label}", plain, "s")
         (directory / "plain").unlink()
-        planned = best(lambda: dcp.save(state, checkpoint_id=directory / "dcp"))
+        planned = best(lambda: save_planned(state, checkpoint_id=directory / "dcp"))
         yield Figure(f"torch.distributed.checkpoint.save, {label}", planned, "s")
         shutil.rmtree(directory / "dcp")
         found = checkpoint.latest(model)
