@@ -169,7 +169,7 @@ def test_what_cannot_be_kept_is_said_when_training_starts(undisturbed, loader_of
     with pytest.raises(SystemExit):
         trainer.fit(Quiet(), loader_of())
     assert words in said[0]
-    assert "goes on with data from its beginning" in said[0]
+    assert "reads its data from the beginning again" in said[0]
 
 
 @pytest.mark.parametrize(
