@@ -88,6 +88,12 @@ class AgentChannel:
         sys.stdout.flush()
         _wait_for_termination()
 
+    def set_save_progress(self, saved: int, total: int) -> None:
+        slot = control_file.SAVES // _WORD + 2 * self._local_rank
+        # Agents of earlier releases have a shorter file.
+        if 0 <= self._local_rank < control_file.STEP_SLOTS and slot < len(self._words):
+            self._words[slot], self._words[slot + 1] = saved, total
+
     def whole_life_state(self) -> int | None:
         return self._words[control_file.WHOLE_LIFE_STATE // _WORD]
 
@@ -142,7 +148,7 @@ def _map(path: str) -> memoryview:
             f"unset it to run outside the cluster"
         ) from error
     try:
-        return memoryview(mmap.mmap(handle, control_file.SIZE))
+        return memoryview(mmap.mmap(handle, 0))
     finally:
         os.close(handle)
 

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
         def wait_suspended(self) -> bool:
             """Wait until the platform terminates this rank. Return False where this is not possible."""
 
+        def set_save_progress(self, saved: int, total: int) -> None:
+            """Publish how many of the state's bytes are saved. 0, 0 means that this process does not save."""
+
         def whole_life_state(self) -> int | None:
             """Return the current whole-life state; None outside the cluster."""
 

@@ -34,6 +34,9 @@ class OfflineChannel:
     def wait_suspended(self) -> bool:
         return False
 
+    def set_save_progress(self, saved: int, total: int) -> None:
+        return None
+
     def whole_life_state(self) -> int | None:
         return None
 

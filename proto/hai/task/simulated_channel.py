@@ -50,6 +50,9 @@ class SimulatedChannel:
     def wait_suspended(self) -> bool:
         sys.exit(0)
 
+    def set_save_progress(self, saved: int, total: int) -> None:
+        return None
+
     def whole_life_state(self) -> int | None:
         return self._state
 
