@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hai.task import block_file, checkpoint, current_channel, env
+from hai.task import block_file, checkpoint, checkpoint_files, current_channel, env
 from tests.small_disk import small_disk
 
 
@@ -273,4 +273,4 @@ def test_latest_is_what_was_saved_last_and_no_more_than_keep_remain(folder, save
         checkpoint.save_bytes(f"m{len(saves)}", data, step=step, keep=keep)
         found = checkpoint.latest(f"m{len(saves)}")
         assert (found.step, found.read_bytes()) == saves[number]
-    assert len(checkpoint._published(folder / f"m{len(saves)}")) <= keep
+    assert len(checkpoint_files.published(folder / f"m{len(saves)}")) <= keep

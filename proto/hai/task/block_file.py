@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 TYPE_CHECKING = False  # type checkers assume True
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from typing_extensions import Buffer
 
@@ -57,12 +57,16 @@ class BlockFile(io.RawIOBase):
     the end. At most about two blocks per thread are in memory. A failed write raises OSError in a later call.
     """
 
-    def __init__(self, file: io.FileIO) -> None:
+    def __init__(
+        self, file: io.FileIO, on_stored: Callable[[int], None] = lambda count: None
+    ) -> None:
         """Write to `file`, which must be empty, unbuffered, and open for reading and writing.
 
-        The caller closes it after this object.
+        The caller closes it after this object. Threads call `on_stored` with the number of bytes of each block that
+        they have written and hashed.
         """
         super().__init__()
+        self._on_stored = on_stored
         self._fileno = file.fileno()
         self._threads = ThreadPoolExecutor(_THREADS, "checkpoint")
         self._writes: deque[Future[None]] = deque()
@@ -179,20 +183,21 @@ class BlockFile(io.RawIOBase):
             pass  # raises the error of a thread
 
     def _store_block(self, number: int, block: memoryview) -> None:
-        _write_all(self._fileno, block, number * BLOCK_BYTES)
+        write_all(self._fileno, block, number * BLOCK_BYTES)
         self._digests[number] = hashlib.sha256(block).digest()
+        self._on_stored(len(block))
 
     def _flush_blocks(self) -> None:
         """Write all bytes to the file, including those of the last block, which is kept in memory."""
         while self._writes:
             self._writes.popleft().result()
         number, filled = divmod(self._size, BLOCK_BYTES)
-        _write_all(self._fileno, self._block[:filled], number * BLOCK_BYTES)
+        write_all(self._fileno, self._block[:filled], number * BLOCK_BYTES)
 
     def _overwrite(self, view: memoryview) -> None:
         """Write at a position before or after the end of the file. A gap after the end reads as zeros."""
         self._flush_blocks()
-        _write_all(self._fileno, view, self._position)
+        write_all(self._fileno, view, self._position)
         end = self._position + len(view)
         self._forget_digests(min(self._position, self._size), end)
         self._size = max(self._size, end)
@@ -212,20 +217,20 @@ def _read_into(file: io.FileIO, memory: memoryview) -> str:
 
     def read_block(start: int) -> bytes:
         block = memory[start : start + BLOCK_BYTES]
-        _read_all(file.fileno(), block, start)
+        read_all(file.fileno(), block, start)
         return hashlib.sha256(block).digest()
 
     with ThreadPoolExecutor(_THREADS, "digest") as threads:
         return _combine(threads.map(read_block, range(0, max(len(memory), 1), BLOCK_BYTES)))
 
 
-def _write_all(fileno: int, view: memoryview, offset: int) -> None:
+def write_all(fileno: int, view: memoryview, offset: int) -> None:
     while view:
         written = os.pwrite(fileno, view, offset)
         view, offset = view[written:], offset + written
 
 
-def _read_all(fileno: int, view: memoryview, offset: int) -> None:
+def read_all(fileno: int, view: memoryview, offset: int) -> None:
     while view:
         count = os.preadv(fileno, [view], offset)
         if not count:

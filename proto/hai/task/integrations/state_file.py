@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import torch
 
+from hai.task.staging import StagedFile
+
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
@@ -80,11 +82,22 @@ def layout_of(state: Any) -> StateLayout:
 
 
 def write_state(file: BinaryIO, state: Any) -> None:
-    """Write a state. Tensors on a GPU are copied to the host one at a time."""
-    layout = layout_of(state)
+    """Write a state. See write_layout."""
+    write_layout(file, layout_of(state))
+
+
+def write_layout(file: BinaryIO, layout: StateLayout) -> None:
+    """Write a state. Tensors on a GPU are copied into the memory of a staged file, or to the host one at a time."""
+    extend = file.extend if isinstance(file, StagedFile) else lambda count: None
     file.write(layout.header)
     for tensor in layout.tensors:
-        file.write(_bytes_of(tensor.cpu()).numpy().data)
+        memory = extend(tensor.nbytes) if tensor.nbytes else None
+        if memory is None:
+            file.write(_bytes_of(tensor.cpu()).numpy().data)
+        else:
+            torch.frombuffer(memory, dtype=torch.uint8).copy_(_bytes_of(tensor), non_blocking=True)
+    if any(tensor.is_cuda for tensor in layout.tensors):
+        torch.cuda.synchronize()  # pinned memory is filled in the background
 
 
 def unpack_state(memory: Buffer) -> Any:

@@ -22,7 +22,7 @@ import io
 import random
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 import torch
@@ -32,7 +32,9 @@ from torch.utils.data import Sampler
 from hai import task
 from hai.task import checkpoint
 from hai.task.channel import log_line
-from hai.task.integrations.state_file import unpack_state, write_state
+from hai.task.integrations.state_file import layout_of, unpack_state, write_layout, write_state
+
+_PORTABLE = 1  # cudaHostRegisterPortable
 
 
 class Stateful(Protocol):
@@ -94,16 +96,18 @@ class Loop:
         self._keep = keep
         self._generators: dict[str, Any] | None = None
         self._suspended = False
+        self._reserved = False
 
     def load(self) -> bool:
         """Restore the newest checkpoint. Return False if there is none. Call it before the loader is iterated.
 
         Raises RuntimeError if this rank does not find the checkpoint of rank 0.
         """
-        step = _same_step(checkpoint.latest(self._name) if _rank() == 0 else None)
+        found = checkpoint.read_latest(self._name) if _rank() == 0 else None
+        step = _same_step(found and found[0])
         if step < 0:
             return False
-        state = read(self._name, step)
+        state = read(self._name, step) if found is None else unpack(found[1])
         if state is None:
             raise RuntimeError(
                 f"rank {_rank()} does not find checkpoint {self._name} of step {step} in {checkpoint.directory()}; "
@@ -125,6 +129,8 @@ class Loop:
             self._suspend_if_requested()
             yield self.step
             self.step += 1
+            if not self._reserved:
+                self._reserve()
             if self._every and self.step % self._every == 0:
                 self.save()
 
@@ -138,17 +144,27 @@ class Loop:
             )
         _barrier()  # if rank 0 has a checkpoint, those of the others exist
         if _rank() == 0:
-            parts = {key: part.state_dict() for key, part in self._parts.items()}
-            state = {"parts": parts, "generators": get_generators()}
+            layout = layout_of(self._state())
             checkpoint.save(
                 self._name,
-                lambda file: write_state(file, state),
+                lambda file: write_layout(file, layout),
                 step=self.step,
                 keep=self._keep,
                 report=False,
+                size=layout.size,
             )
             task.checkpoint_saved(time.monotonic() - started, self.step)  # once for all parts
         _barrier()  # because one call of go_suspend suspends all ranks
+
+    def _state(self) -> dict[str, Any]:
+        parts = {key: part.state_dict() for key, part in self._parts.items()}
+        return {"parts": parts, "generators": get_generators()}
+
+    def _reserve(self) -> None:
+        """Reserve memory for the checkpoints, now that the first step has created the state of the optimizers."""
+        self._reserved = True
+        if _rank() == 0:
+            checkpoint.reserve(layout_of(self._state()).size, _pin)
 
     def _suspend_if_requested(self) -> None:
         if not self._suspended and suspend_agreed(self.step):
@@ -204,6 +220,19 @@ def _barrier() -> None:
         dist.barrier()
 
 
+def _pin(memory: memoryview) -> Callable[[], None]:
+    """Pin the memory of checkpoints, so that GPUs copy to it at full speed. Return a function that unpins it."""
+    if not torch.cuda.is_available():
+        return lambda: None
+    pointer = torch.frombuffer(memory, dtype=torch.uint8).data_ptr()
+    cuda: Any = torch.cuda  # untyped
+    error = int(cuda.cudart().cudaHostRegister(pointer, len(memory), _PORTABLE))
+    if error:
+        log_line(f"memory for checkpoints cannot be pinned (CUDA error {error}): saving is slower")
+        return lambda: None
+    return lambda: cuda.cudart().cudaHostUnregister(pointer)
+
+
 def _same_step(found: checkpoint.Checkpoint | None) -> int:
     step = -1 if found is None else found.step
     if not _distributed():
@@ -216,9 +245,11 @@ def _same_step(found: checkpoint.Checkpoint | None) -> int:
 def read(name: str, step: int) -> dict[str, Any] | None:
     """Return the state in the checkpoint of that step, on the CPU; None if there is no such checkpoint."""
     found = checkpoint.read_latest(name, step=step)
-    if found is None:
-        return None
-    content = found[1]
+    return None if found is None else unpack(found[1])
+
+
+def unpack(content: memoryview) -> dict[str, Any]:
+    """Return the state in the content of a checkpoint, on the CPU. Its tensors are views of the content."""
     state: dict[str, Any]
     if bytes(content[:2]) == b"PK":  # earlier releases wrote archives with torch.save
         state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)

@@ -1,0 +1,308 @@
+"""A staged checkpoint is in memory, survives its program, and becomes durable exactly once."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hai.task import block_file, checkpoint, checkpoint_files, control_file, env, staging
+from tests.sdk.test_block_file import OPERATIONS, apply
+from tests.small_disk import small_disk
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def folder(outside, tmp_path: Path) -> Iterator[Path]:
+    """The directory of durable checkpoints of a task that stages its checkpoints."""
+    outside.setenv(env.CHECKPOINT_DIR, str(tmp_path / "kept"))
+    outside.setenv(env.STAGING_DIR, str(tmp_path / "memory" / "7"))
+    (tmp_path / "memory" / "7").mkdir(parents=True)
+    yield tmp_path / "kept"
+    for buffers in staging._buffers.values():
+        buffers.close()
+    staging._buffers.clear()
+
+
+@pytest.fixture
+def stage(folder: Path, tmp_path: Path) -> Path:
+    return tmp_path / "memory" / "7"
+
+
+def kinds(stage: Path) -> list[str]:
+    return sorted(path.suffix for path in stage.iterdir())
+
+
+def durable(folder: Path) -> list[int]:
+    return [found.step for found in checkpoint_files.published(folder / "m")]
+
+
+def run(code: str) -> int:
+    return subprocess.run([sys.executable, "-c", code], check=False).returncode
+
+
+def save_in_a_program(step: int, data: str = "next") -> None:
+    code = "from hai.task import checkpoint\n"
+    assert run(f"{code}checkpoint.save_bytes('m', {data.encode()!r}, step={step}, keep=1)") == 0
+
+
+def test_a_save_only_copies_into_memory(folder, stage):
+    saved = checkpoint.save_bytes("m", b"weights", step=3)
+    assert (saved.step, saved.digest, kinds(stage)) == (3, "", [".data", ".json"])
+    assert not folder.exists()
+
+
+def test_latest_waits_until_the_checkpoint_is_durable(folder, stage):
+    checkpoint.save_bytes("m", b"weights", step=3)
+    found = checkpoint.latest("m")
+    assert (found.step, found.read_bytes(), found.intact()) == (3, b"weights", True)
+    assert kinds(stage) == [".data"]
+
+
+def test_a_demand_for_durability_is_met(folder, stage):
+    checkpoint.save_bytes("m", b"old", step=3)
+    saved = checkpoint.save_bytes("m", b"weights", step=4, durable=True)
+    assert saved.intact()
+    assert (durable(folder), kinds(stage)) == ([3, 4], [".data"])
+
+
+@pytest.mark.parametrize("ended", [pytest.param(True, id="of an earlier run"), False])
+def test_a_staged_checkpoint_is_read_from_memory(folder, stage, ended):
+    if ended:
+        save_in_a_program(3)
+    else:
+        checkpoint.save_bytes("m", b"next", step=3)
+    newest = checkpoint.read_latest("m")
+    assert newest is not None
+    found, content = newest
+    assert (found.step, bytes(content), kinds(stage)) == (3, b"next", [".data", ".json"])
+    checkpoint.latest("m")
+    content[:1] = b"x"  # it is the reader's own
+    assert checkpoint.latest("m").read_bytes() == b"next"
+
+
+def test_each_step_is_found_where_it_is(folder, stage):
+    for step in (1, 2):
+        checkpoint.save_bytes("m", b"%d" % step, step=step)
+        if step == 1:
+            staging.write_out_all(stage)
+    assert [bytes(checkpoint.read_latest("m", step=step)[1]) for step in (1, 2)] == [b"1", b"2"]
+    assert checkpoint.read_latest("m", step=3) is None
+
+
+def test_the_next_step_counts_staged_checkpoints(folder, stage):
+    steps = [checkpoint.save_bytes("m", b"").step for _ in range(2)]
+    staging.write_out_all(stage)
+    assert [*steps, checkpoint.save_bytes("m", b"").step] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("steps", "remaining"),
+    [
+        pytest.param([1, 2, 3], [2, 3], id="two are kept"),
+        pytest.param([10, 20, 15], [10, 15], id="later steps are set aside"),
+        pytest.param([5, 5], [5], id="a step is saved again"),
+    ],
+)
+def test_staged_checkpoints_become_durable_in_order(folder, stage, steps, remaining):
+    for number, step in enumerate(steps):
+        checkpoint.save_bytes("m", b"%d" % number, step=step)
+    assert staging.write_out_all(stage) == len(steps)
+    assert durable(folder) == remaining
+    assert checkpoint.latest("m").read_bytes() == b"%d" % (len(steps) - 1)
+
+
+def test_a_clock_that_was_set_back_does_not_change_the_order(folder, stage, monkeypatch):
+    checkpoint.save_bytes("m", b"first", step=1)
+    monkeypatch.setattr(time, "time_ns", lambda: 1)
+    checkpoint.save_bytes("m", b"second", step=2)
+    staging.write_out_all(stage)
+    assert checkpoint.latest("m").read_bytes() == b"second"
+
+
+def test_a_buffer_is_filled_again(folder, stage):
+    for step in range(4):
+        checkpoint.save_bytes("m", bytes(MIB), step=step)
+        staging.write_out_all(stage)
+    assert kinds(stage) == [".data"]
+
+
+def test_memory_for_one_state_makes_the_next_save_wait(folder, stage, outside):
+    outside.setenv(env.STAGING_BYTES, str(MIB + 4096))
+    for step in range(3):
+        checkpoint.save_bytes("m", bytes(MIB), step=step, keep=9)
+    assert (durable(folder), kinds(stage)) == ([0, 1], [".data", ".json"])
+
+
+def test_other_tasks_count_for_the_limit_of_the_node(folder, stage, outside, capsys):
+    (stage.parent / "8").mkdir()
+    (stage.parent / "8" / "1.data").write_bytes(bytes(MIB))
+    outside.setenv(env.STAGING_BYTES, str(MIB + 4096))
+    assert checkpoint.save_bytes("m", bytes(MIB), step=1).intact()
+    assert "written directly" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("size", [0, 2 * MIB], ids=["of unknown size", "of known size"])
+def test_what_does_not_fit_is_written_directly(folder, stage, outside, size):
+    content = os.urandom(2 * MIB)
+    outside.setenv(env.STAGING_BYTES, str(MIB))
+    checkpoint.save_bytes("m", b"small", step=1)
+    saved = checkpoint.save("m", lambda file: file.write(content), step=2, size=size)
+    assert saved.read_bytes() == content
+    assert durable(folder) == [1, 2]
+
+
+def test_a_full_memory_is_left_for_the_disk(folder, outside, tmp_path):
+    content = os.urandom(3 * MIB)
+    with small_disk(tmp_path / "small", 2) as memory:
+        (memory / "7").mkdir()
+        outside.setenv(env.STAGING_DIR, str(memory / "7"))
+        for size in (0, len(content)):
+            saved = checkpoint.save("m", lambda file: file.write(content), step=size, size=size)
+            assert saved.read_bytes() == content
+
+
+def test_a_library_that_opens_the_file_itself_writes_to_memory(folder, stage):
+    for content in (b"a long content", b"short"):
+        saved = checkpoint.save_path("m", lambda path: path.write_bytes(content), size=100)  # noqa: B023
+        assert saved.digest == ""
+        assert checkpoint.latest("m").read_bytes() == content
+
+
+def test_a_failed_write_leaves_the_one_before(folder, stage):
+    checkpoint.save_bytes("m", b"good", step=1)
+
+    def write(file):
+        file.write(b"half")
+        raise RuntimeError("out of memory")
+
+    with pytest.raises(RuntimeError):
+        checkpoint.save("m", write, step=2)
+    assert bytes(checkpoint.read_latest("m")[1]) == b"good"
+    checkpoint.save_bytes("m", b"next", step=2)
+    assert kinds(stage) == [".data", ".data", ".json", ".json"]
+
+
+def test_a_disk_that_is_full_keeps_the_checkpoint_staged(folder, stage, outside, tmp_path):
+    content = os.urandom(3 * MIB)
+    with small_disk(tmp_path / "disk", 2) as disk:
+        outside.setenv(env.CHECKPOINT_DIR, str(disk))
+        checkpoint.save_bytes("m", content, step=1)
+        with pytest.raises(OSError, match="No space left"):
+            staging.write_out_all(stage)
+        assert bytes(checkpoint.read_latest("m")[1]) == content
+        subprocess.run(["mount", "-o", "remount,size=8m", str(disk)], check=True)
+        assert staging.write_out_all(stage) == 1
+        assert checkpoint.latest("m").read_bytes() == content
+
+
+def test_buffers_of_programs_that_have_ended_are_removed(folder, stage):
+    save_in_a_program(1)
+    checkpoint.save_bytes("other", b"x", step=1)
+    staging.remove_unused(stage)
+    assert kinds(stage) == [".data", ".data", ".json", ".json"]
+    staging.write_out_all(stage)
+    staging.remove_unused(stage)
+    assert kinds(stage) == [".data"]  # of this process
+
+
+def test_the_agent_sees_how_much_is_saved(cluster, stage, outside):
+    seen = []
+
+    def write(file):
+        for _ in range(2):
+            file.write(bytes(MIB))
+            words = memoryview(cluster.control_file.read_bytes()).cast("q")
+            seen.append(tuple(words[control_file.SAVES // 8 :][:2]))
+
+    checkpoint.save("m", write, step=1, size=4 * MIB)
+    assert seen == [(MIB, 4 * MIB), (2 * MIB, 4 * MIB)]
+    words = memoryview(cluster.control_file.read_bytes()).cast("q")
+    assert tuple(words[control_file.SAVES // 8 :][:2]) == (0, 0)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.lists(OPERATIONS, max_size=12), st.integers(0, 1024), st.sampled_from([0, 64, 640, 4096]))
+def test_any_operations_give_the_content_of_a_plain_file(
+    folder: Path, stage: Path, monkeypatch: pytest.MonkeyPatch, operations, limit, size
+) -> None:
+    monkeypatch.setattr(block_file, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(staging, "_COPY_BYTES", 48)
+    monkeypatch.setattr(staging, "_available_bytes", lambda: limit)
+    for buffers in staging._buffers.values():
+        buffers.close()
+    plain = io.BytesIO()
+
+    def write(file):
+        for operation in operations:
+            assert apply(file, operation) == apply(plain, operation), operation
+
+    checkpoint.save("m", write, step=1, size=size)
+    assert bytes(checkpoint.read_latest("m")[1]) == plain.getvalue()
+    assert checkpoint.latest("m").read_bytes() == plain.getvalue()
+
+
+_POINTS = ["os.pwrite", "os.fsync", "pathlib.Path.rename", "pathlib.Path.unlink"]
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("point", _POINTS)
+@pytest.mark.parametrize("work", ["save", "write out"])
+def test_a_kill_at_any_point_loses_nothing(folder, stage, work, point, number, moment):
+    """`number` is that of the call of `point` at which the process is killed."""
+    checkpoint.save_bytes("m", b"good", step=1, keep=1, durable=True)
+    if work == "write out":
+        save_in_a_program(2)
+    call = {
+        "save": "checkpoint.save('m', lambda file: file.write(b'next'), step=2, keep=1)",
+        "write out": f"staging.write_out_all(pathlib.Path({str(stage)!r}))",
+    }[work]
+    code = (
+        "import os, pathlib, signal\n"
+        "from hai.task import checkpoint, staging\n"
+        f"real, calls = {point}, []\n"
+        "def deadly(*a, **k):\n"
+        "    calls.append(a)\n"
+        f"    if len(calls) <= {number}: return real(*a, **k)\n"
+        f"    if {moment!r} == 'after': real(*a, **k)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        f"{point} = deadly\n"
+        f"{call}"
+    )
+    killed = run(code) == -signal.SIGKILL
+    newest = checkpoint.read_latest("m")
+    assert newest is not None
+    found, content = newest
+    expected = [(2, b"next")] if work == "write out" or not killed else [(1, b"good"), (2, b"next")]
+    assert (found.step, bytes(content)) in expected
+    assert checkpoint.latest("m").step == found.step  # writes out what is staged
+    staging.remove_unused(stage)
+    checkpoint_files.remove_unfinished(folder)
+    assert durable(folder) == [found.step]
+    assert len(list(folder.iterdir())) == 1
+    assert set(kinds(stage)) <= {".part"}  # removed a minute later
+
+
+def test_two_writers_write_a_checkpoint_once(folder, stage):
+    save_in_a_program(1, "x" * 1000)
+    code = (
+        "import pathlib\nfrom hai.task import staging\n"
+        f"print(staging.write_out_all(pathlib.Path({str(stage)!r})))"
+    )
+    writers = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) for _ in range(3)
+    ]
+    counts = [int(writer.communicate()[0]) for writer in writers]
+    assert sorted(counts) == [0, 0, 1]
+    assert durable(folder) == [1]
