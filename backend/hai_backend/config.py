@@ -18,7 +18,10 @@ from hai_backend.domain.errors import Invalid, Violation
 from hai_backend.domain.timing import FENCE_SECONDS, Timing
 
 _CERTIFICATES = ("tls_cert", "tls_key", "tls_ca")
-_CHOICES = {"image_check": ("", "off", "warn", "require")}
+_CHOICES = {
+    "image_check": ("", "off", "warn", "require"),
+    "durable": ("", "after_leaving", "before_leaving"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,11 @@ class Settings:
     # options of launch/kubernetes/options.py; if empty, tasks run as local processes
     kubernetes: Mapping[str, Any] = field(default_factory=dict)
     environments: str = ""  # directory of environments; for the default see environment_root
+    # directory in memory (a tmpfs) for checkpoints that are not yet on disk; empty means one in /dev/shm
+    staging: str = ""
+    staging_bytes: int = 0  # limit of these checkpoints on a node; 0 means half of its memory
+    # when checkpoints must be on disk: after_leaving or before_leaving; a task may demand the latter
+    durable: str = "after_leaving"
     # directory on the local disk of each node for unpacked environments; empty disables copies
     environment_copies: str = ""
     environment_copies_bytes: int = 50 * 1024**3  # limit of the copies of one account on a node

@@ -25,7 +25,7 @@ from hai_backend.api.audit.rows import Action
 from hai_backend.config import Settings
 from hai_backend.domain.errors import HaiError, Invalid
 from hai_backend.launch.local_launcher import sweep
-from hai_backend.server.launcher_factory import make_launcher
+from hai_backend.server.launcher_factory import make_launcher, make_staging
 from hai_backend.server.paths import lock_home
 from hai_backend.server.process import OpenStore, Server
 from hai_backend.store.backup import backup, record_command
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None, *, open_store: OpenStore = open_stor
         if flags.check:
             return _check(settings)
         if flags.sweep:
-            sweep(settings.common)
+            sweep(settings.common, make_staging(settings))
             record_command(settings.database_url, Action.SERVER_SWEEP, str(home))
             return 0
         if flags.backup:

@@ -15,7 +15,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hai.task import block_file, checkpoint, checkpoint_files, control_file, env, staging
+from hai.task import (
+    block_file,
+    checkpoint,
+    checkpoint_files,
+    control_file,
+    env,
+    staging,
+    staging_buffers,
+)
 from tests.sdk.test_block_file import OPERATIONS, apply
 from tests.small_disk import small_disk
 
@@ -29,9 +37,9 @@ def folder(outside, tmp_path: Path) -> Iterator[Path]:
     outside.setenv(env.STAGING_DIR, str(tmp_path / "memory" / "7"))
     (tmp_path / "memory" / "7").mkdir(parents=True)
     yield tmp_path / "kept"
-    for buffers in staging._buffers.values():
+    for buffers in staging_buffers._buffers.values():
         buffers.close()
-    staging._buffers.clear()
+    staging_buffers._buffers.clear()
 
 
 @pytest.fixture
@@ -237,9 +245,9 @@ def test_any_operations_give_the_content_of_a_plain_file(
     folder: Path, stage: Path, monkeypatch: pytest.MonkeyPatch, operations, limit, size
 ) -> None:
     monkeypatch.setattr(block_file, "BLOCK_BYTES", 64)
-    monkeypatch.setattr(staging, "_COPY_BYTES", 48)
-    monkeypatch.setattr(staging, "_available_bytes", lambda: limit)
-    for buffers in staging._buffers.values():
+    monkeypatch.setattr(staging_buffers, "_COPY_BYTES", 48)
+    monkeypatch.setattr(staging_buffers, "_available_bytes", lambda: limit)
+    for buffers in staging_buffers._buffers.values():
         buffers.close()
     plain = io.BytesIO()
 

@@ -21,6 +21,7 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "metrics_port": _PORT,
     "node_ports_from": _PORT,
     "node_ports_to": _PORT,
+    "staging_bytes": (0, _ANY),
     "environment_copies_bytes": (0, _ANY),
     "workspace_bytes": (0, _ANY),
     "workspace_days": (0, _ANY),

@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from hai_backend.domain.priority import Priority
 
+BEFORE_LEAVING = "before_leaving"  # a value of OptionsSpec.durable
 JUPYTER = "jupyter"
 """The built-in service, which is reachable only through the proxy of the server."""
 
@@ -130,6 +131,7 @@ class OptionsSpec:
     idle_timeout: int = 0  # seconds without activity; 0 means unlimited
     lifetime: int = 0  # seconds until a dev container is suspended; 0 means unlimited
     after: tuple[AfterSpec, ...] = ()
+    durable: str = ""  # after_leaving or before_leaving; if empty, as the server's setting says
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,11 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
 from hai.client.connection.cancellation import cancelled_only_from_outside
-from hai_backend.launch import local_nodes, processes, rank_dirs
+from hai_backend.launch import local_nodes, pidfd, processes, rank_dirs
 from hai_backend.launch.base import (
     KillRequest,
     LauncherEvent,
@@ -28,6 +27,7 @@ from hai_backend.launch.base import (
     RankList,
     RankTerminated,
 )
+from hai_backend.launch.staging import CheckpointStaging
 
 log = logging.getLogger(__name__)
 _CLEARING = -1  # instead of a pidfd: the agent has ended, and the rank is being cleared
@@ -35,14 +35,19 @@ _RETRY_SECONDS = 1.0
 _CLOSE_SECONDS = 30.0  # time to finish the clearing of ranks when the server ends
 
 
-def sweep(home: Path) -> None:
-    """Kill all agents and programs of this home and remove their directories. `hai down` calls it."""
+def sweep(home: Path, staging: CheckpointStaging | None = None) -> None:
+    """Kill all agents and programs of this home and remove their directories. `hai down` calls it.
+
+    Staged checkpoints are then written to disk.
+    """
     home = home.resolve()
     directories = set(rank_dirs.existing(home).values())
     directories |= {directory for _, directory in processes.marked_processes(home / "run")}
     survivors = rank_dirs.clear(home, directories)
     for process in survivors:
         log.warning("process %d of %s could not be ended", process.pid, home)
+    for error in staging.finish() if staging is not None else ():
+        log.warning("%s", error)
 
 
 class ProcessLauncher:
@@ -50,8 +55,12 @@ class ProcessLauncher:
 
     name = "process"
 
-    def __init__(self, home: Path, layout: local_nodes.Layout) -> None:
+    def __init__(
+        self, home: Path, layout: local_nodes.Layout, staging: CheckpointStaging | None = None
+    ) -> None:
+        """Without `staging`, programs write their checkpoints directly to disk."""
         self._home = home.resolve()
+        self._staging = staging
         gpus = local_nodes.count_gpus()
         self._has_gpus = gpus > 0
         self._nodes = {n.node.name: n for n in local_nodes.divide(layout, gpus)}
@@ -78,6 +87,8 @@ class ProcessLauncher:
 
     async def events(self) -> AsyncIterator[LauncherEvent]:
         """See Launcher."""
+        if self._staging is not None:
+            self._staging.start()
         yield NodeList(tuple(n.node for n in self._nodes.values()))
         yield RankList(await self._list())
         while (event := await self._events.get()) is not None:
@@ -85,11 +96,13 @@ class ProcessLauncher:
 
     async def close(self) -> None:
         """See Launcher."""
-        for pidfd in self._agents.values():
-            if pidfd != _CLEARING:
-                asyncio.get_running_loop().remove_reader(pidfd)
-                _reap_later(pidfd)
+        for agent in self._agents.values():
+            if agent != _CLEARING:
+                asyncio.get_running_loop().remove_reader(agent)
+                pidfd.reap_later(agent)
         self._agents.clear()
+        if self._staging is not None:
+            self._staging.close()
         if self._clearing:
             await asyncio.wait(self._clearing, timeout=_CLOSE_SECONDS)
         for clearing in self._clearing:
@@ -130,9 +143,14 @@ class ProcessLauncher:
         real = self._nodes[rank.node].gpu_indices
         chosen = tuple(real[i] for i in rank.gpu_indices if i < len(real))
         rank_dirs.make(directory, rank, chosen if self._has_gpus else None)
-        pid = _spawn(directory, rank.key)
+        pid = _spawn(directory, rank.key, self._staging_variables(rank))
         processes.write_pid_file(directory / rank_dirs.AGENT_PID, pid)
         self._watch(rank.key, pid)
+
+    def _staging_variables(self, rank: RankLaunch) -> dict[str, str]:
+        if self._staging is None or rank.run.durable_before_leaving:
+            return {}
+        return self._staging.variables(rank.key.task_id)
 
     def _adopt(self, key: RankKey) -> bool:
         """Watch an agent that an earlier server started. Return False if it does not run."""
@@ -150,24 +168,23 @@ class ProcessLauncher:
         return True
 
     def _watch(self, key: RankKey, pid: int) -> None:
-        pidfd = os.pidfd_open(pid)
-        self._agents[key] = pidfd
-        asyncio.get_running_loop().add_reader(pidfd, self._clear_agent, key)
+        self._agents[key] = agent = os.pidfd_open(pid)
+        asyncio.get_running_loop().add_reader(agent, self._clear_agent, key)
 
     def _clear_agent(self, key: RankKey) -> None:
         """Clear the rank of an agent that has ended or must end."""
-        pidfd = self._agents[key]
-        asyncio.get_running_loop().remove_reader(pidfd)
-        self._clear(key, pidfd)
+        agent = self._agents[key]
+        asyncio.get_running_loop().remove_reader(agent)
+        self._clear(key, agent)
 
-    def _clear(self, key: RankKey, pidfd: int | None = None) -> None:
-        """Clear a rank in the background. `pidfd` is that of its agent, if the agent was watched."""
+    def _clear(self, key: RankKey, agent: int | None = None) -> None:
+        """Clear a rank in the background. `agent` is the pidfd of its agent, if the agent was watched."""
         self._agents[key] = _CLEARING
-        clearing = asyncio.ensure_future(self._clear_and_report(key, pidfd))
+        clearing = asyncio.ensure_future(self._clear_and_report(key, agent))
         self._clearing.add(clearing)
         clearing.add_done_callback(self._clearing.discard)
 
-    async def _clear_and_report(self, key: RankKey, pidfd: int | None) -> None:
+    async def _clear_and_report(self, key: RankKey, agent: int | None) -> None:
         """Clear a rank, and report RankTerminated when no process of it remains."""
         directory = rank_dirs.path_of(self._home, key)
         why = rank_dirs.failure_of(directory)
@@ -176,10 +193,12 @@ class ProcessLauncher:
         ):  # the node is free only when no process remains
             pids = ", ".join(str(process.pid) for process in remaining)
             log.error("cannot kill processes %s of rank %s; trying again", pids, key)
-        if pidfd is not None:
-            _reap(pidfd)
+        if agent is not None:
+            pidfd.reap(agent)
         self._agents.pop(key, None)
         self._events.put_nowait(RankTerminated(key, why))
+        if self._staging is not None and all(a.task_id != key.task_id for a in self._agents):
+            self._staging.release(key.task_id)
 
     async def _clear_until_done(self, directories: Sequence[Path]) -> Sequence[processes.Process]:
         """Clear ranks. Retry after every error, such as too many open files, because processes may still run.
@@ -197,31 +216,9 @@ class ProcessLauncher:
                 await asyncio.sleep(_RETRY_SECONDS)
 
 
-def _reap(pidfd: int) -> None:
-    """Reap an agent that has ended, and close its pidfd."""
-    with suppress(ChildProcessError):  # not a child of this process: an earlier server started it
-        os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
-    os.close(pidfd)
-
-
-def _reap_later(pidfd: int) -> None:
-    """Reap an agent when it ends. Used after `close`, because this process may continue without being the leader."""
-    loop = asyncio.get_running_loop()
-
-    def died() -> None:
-        loop.remove_reader(pidfd)
-        _reap(pidfd)
-
-    try:
-        os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        os.close(pidfd)
-    else:
-        loop.add_reader(pidfd, died)
-
-
-def _spawn(directory: Path, key: RankKey) -> int:
+def _spawn(directory: Path, key: RankKey, variables: Mapping[str, str]) -> int:
     """Start an agent in its own session, and return its pid. -P keeps the rank's directory off its import path."""
+    inherited = rank_dirs.agent_variables(directory, key, os.environ, Path(sys.executable).parent)
     with (directory / "agent.log").open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "hai_backend.agent", str(directory)],
@@ -229,7 +226,7 @@ def _spawn(directory: Path, key: RankKey) -> int:
             stdout=output,
             stderr=output,
             cwd=directory,
-            env=rank_dirs.agent_variables(directory, key, os.environ, Path(sys.executable).parent),
+            env={**inherited, **variables},
             start_new_session=True,
         )
     process.returncode = 0  # the pidfd is watched, so Popen must neither wait nor warn

@@ -16,7 +16,7 @@ from hai_backend.domain.mounts.mount import Mount
 from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.shared_dirs import SharedDirectory
-from hai_backend.domain.spec import JUPYTER, ServiceType
+from hai_backend.domain.spec import BEFORE_LEAVING, JUPYTER, ServiceType
 from hai_backend.domain.task import Rank, Task
 
 _GB = 1 << 30
@@ -86,6 +86,7 @@ class RunRequest:
     priority: Priority = Priority.AUTO
     spot: bool = False
     grace_seconds: float = 10.0  # time to acknowledge a suspend request and to save
+    durable_before_leaving: bool = False  # checkpoints must not only be staged in memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,7 @@ class Terms:
     image: str = ""  # the reference of a built-in image; if empty, that of the task
     pull_secret: str = ""
     packed: bool = False  # tasks share the nodes of the task's group
+    durable: str = ""  # for tasks that do not say when their checkpoints must be on disk
     shared: tuple[SharedDirectory, ...] = ()  # directories that the platform itself mounts
 
 
@@ -125,6 +127,7 @@ def run_request(task: Task, user: User, terms: Terms, nodes: Mapping[str, Node])
         priority=task.run.priority,
         spot=resource.is_spot,
         grace_seconds=options.ack_within + options.save_within,
+        durable_before_leaving=(options.durable or terms.durable) == BEFORE_LEAVING,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from hai_backend.config import Settings
 from hai_backend.launch.base import Launcher
 from hai_backend.launch.local_launcher import ProcessLauncher
+from hai_backend.launch.staging import CheckpointStaging, default_root
 from hai_backend.server.listen import advertised_address, agent_addresses
 
 
@@ -15,7 +16,13 @@ def make_launcher(settings: Settings, address: str) -> Launcher:
     """Create the launcher of a server that listens at `address`. Raises Invalid for bad settings of the cluster."""
     if settings.kubernetes:
         return _make_kubernetes_launcher(settings, address)
-    return ProcessLauncher(settings.common, settings)
+    return ProcessLauncher(settings.common, settings, make_staging(settings))
+
+
+def make_staging(settings: Settings) -> CheckpointStaging:
+    """Create the memory for the checkpoints of this machine."""
+    root = Path(settings.staging) if settings.staging else default_root(settings.common)
+    return CheckpointStaging(root, settings.staging_bytes)
 
 
 def _make_kubernetes_launcher(settings: Settings, address: str) -> Launcher:

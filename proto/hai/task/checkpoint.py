@@ -25,7 +25,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from hai.task import checkpoint_files, env, staging
+from hai.task import checkpoint_files, env, staging, staging_buffers
 from hai.task.block_file import BlockFile, digest_of
 from hai.task.channel import log_line
 from hai.task.checkpoint_files import Checkpoint as Checkpoint
@@ -68,7 +68,7 @@ def save(
             stack.callback(file.close)
         write(cast("BinaryIO", file or direct.open()))
         if file is not None and direct.blocks is None:
-            staging.stage(target, file.buffer, file.size, step, keep)
+            file.buffer.stage(target, file.size, step, keep)
             saved = Checkpoint(step, target, "")
         else:
             saved = direct.publish(step, keep)
@@ -97,7 +97,7 @@ def save_path(
     if buffer is not None:
         try:
             write(buffer.path)
-            staging.stage(target, buffer, buffer.size, step, keep)
+            buffer.stage(target, buffer.size, step, keep)
         finally:
             buffer.filling = False
         saved = Checkpoint(step, target, "")
@@ -133,13 +133,13 @@ def save_bytes(
     )
 
 
-def reserve(size: int, prepare: staging.Prepare | None = None) -> None:
+def reserve(size: int, prepare: staging_buffers.Prepare | None = None) -> None:
     """Allocate memory for staged checkpoints of `size` bytes in a thread, so that the first save need not.
 
     `prepare` gets the memory, for example to pin it, and returns a function that undoes it.
     """
     if (directory := staging.directory()) is not None:
-        buffers = staging.buffers(directory)
+        buffers = staging_buffers.buffers(directory)
 
         def work() -> None:
             with suppress(OSError):  # the save will tell
@@ -217,25 +217,27 @@ class _DirectFile:
         return self._new.publish(self.blocks.finish(), step, keep)
 
 
-def _staged_file(size: int, direct: _DirectFile, progress: _Progress) -> staging.StagedFile | None:
+def _staged_file(
+    size: int, direct: _DirectFile, progress: _Progress
+) -> staging_buffers.StagedFile | None:
     """Return a file in memory; None if there is no memory for it. What exceeds the memory is written to `direct`."""
     directory = staging.directory()
     if directory is None:
         return None
     try:
-        return staging.buffers(directory).create_file(size, direct.open, progress.add)
+        return staging_buffers.buffers(directory).create_file(size, direct.open, progress.add)
     except OSError as error:
         _log_no_memory(error)
         return None
 
 
-def _buffer_for_path(size: int) -> staging.Buffer | None:
+def _buffer_for_path(size: int) -> staging_buffers.Buffer | None:
     """Return an empty buffer for a library that opens the file itself; None if there is no memory for `size` bytes."""
     directory = staging.directory()
     if directory is None or not size:
         return None
     try:
-        buffer = staging.buffers(directory).take(size)
+        buffer = staging_buffers.buffers(directory).take(size)
     except OSError as error:
         _log_no_memory(error)
         return None

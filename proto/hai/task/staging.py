@@ -19,33 +19,18 @@ import io
 import json
 import mmap
 import os
-import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from hai.task import checkpoint_files, env
-from hai.task.block_file import BlockFile, read_all, write_all
+from hai.task.block_file import BlockFile, read_all
 from hai.task.checkpoint_files import Checkpoint
 
-TYPE_CHECKING = False  # type checkers assume True
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from typing_extensions import Buffer as Bytes
-
-    Prepare = Callable[[memoryview], Callable[[], None]]
-
-_DATA, _STAGED, _PART = ".data", ".json", ".part"
+STAGED, DATA, _PART = ".json", ".data", ".part"
 _PART_SECONDS = 60.0
 _COPY_BYTES = 16 << 20
-_SPARE_SHARE = 0.05  # part of the machine's memory that stays free
-
-
-class StagingFull(OSError):
-    """The checkpoint does not fit into the memory that is allowed or free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,20 +65,10 @@ def directory() -> Path | None:
     return Path(text) if text and os.path.isdir(text) else None
 
 
-_buffers: dict[Path, Buffers] = {}
-
-
-def buffers(staging: Path) -> Buffers:
-    """Return the buffers of this process in a staging directory. HAI_STAGING_BYTES limits those of the node."""
-    if staging not in _buffers:
-        _buffers[staging] = Buffers(staging, int(os.environ.get(env.STAGING_BYTES) or 0))
-    return _buffers[staging]
-
-
 def pending(staging: Path, target: Path | None = None) -> list[StagedCheckpoint]:
     """Return the staged checkpoints of all targets or of one, the oldest first."""
     found = []
-    for path in sorted(staging.glob(f"*{_STAGED}")):
+    for path in sorted(staging.glob(f"*{STAGED}")):
         with contextlib.suppress(FileNotFoundError):  # it has become durable
             facts = json.loads(path.read_bytes())
             if target is None or facts["target"] == str(target.absolute()):
@@ -103,6 +78,23 @@ def pending(staging: Path, target: Path | None = None) -> list[StagedCheckpoint]
                 )
                 found.append(staged)
     return found
+
+
+def publish(target: Path, data: Path, size: int, step: int, keep: int) -> StagedCheckpoint:
+    """Publish the first `size` bytes of a full buffer as a staged checkpoint."""
+    path = data.with_name(_new_number(data.parent) + STAGED)
+    staged = StagedCheckpoint(path, data, target.absolute(), step, keep, size)
+    facts = {
+        "target": str(staged.target),
+        "step": step,
+        "keep": keep,
+        "size": size,
+        "data": data.name,
+    }
+    part = path.with_suffix(_PART)
+    part.write_text(json.dumps(facts))
+    part.rename(path)
+    return staged
 
 
 def write_out(staged: StagedCheckpoint) -> Checkpoint | None:
@@ -134,7 +126,7 @@ def write_out_all(staging: Path, target: Path | None = None) -> int:
 def remove_unused(staging: Path) -> None:
     """Remove the buffers of programs that have ended, except those of staged checkpoints."""
     used = {staged.data for staged in pending(staging)}
-    for path in staging.glob(f"*{_DATA}"):
+    for path in staging.glob(f"*{DATA}"):
         if path not in used:
             _remove_unused_buffer(path)
     for part in staging.glob(f"*{_PART}"):  # left by a program that was killed while it published
@@ -143,301 +135,9 @@ def remove_unused(staging: Path) -> None:
                 part.unlink()
 
 
-def stage(target: Path, buffer: Buffer, size: int, step: int, keep: int) -> StagedCheckpoint:
-    """Publish the first `size` bytes of a buffer as a staged checkpoint."""
-    path = buffer.path.with_name(_new_number(buffer.path.parent) + _STAGED)
-    staged = StagedCheckpoint(path, buffer.path, target.absolute(), step, keep, size)
-    facts = {
-        "target": str(target.absolute()),
-        "step": step,
-        "keep": keep,
-        "size": size,
-        "data": buffer.path.name,
-    }
-    part = staged.path.with_suffix(_PART)
-    part.write_text(json.dumps(facts))
-    part.rename(staged.path)
-    buffer.staged, buffer.filling = staged, False
-    return staged
-
-
-class Buffer:
-    """A locked file in the staging directory, which holds one checkpoint at a time.
-
-    The lock ends with this process. `staged` is the checkpoint that the buffer holds, if it is not yet durable.
-    `filling` is true while this process fills the buffer.
-    """
-
-    def __init__(self, staging: Path) -> None:
-        self.path = staging / f"{time.time_ns():020d}-{os.getpid()}{_DATA}"
-        self.staged: StagedCheckpoint | None = None
-        self.filling = False
-        self._unprepare: Callable[[], None] | None = None
-        self._file = checkpoint_files.create_locked(self.path)
-        self._fileno = self._file.fileno()
-        self._memory: memoryview | None = None
-
-    @property
-    def size(self) -> int:
-        """The allocated bytes."""
-        return os.fstat(self._fileno).st_size
-
-    @property
-    def free(self) -> bool:
-        """Whether the buffer can be filled, because its last checkpoint is durable."""
-        return not self.filling and (self.staged is None or not self.staged.path.exists())
-
-    def memory(self, size: int, prepare: Prepare | None = None) -> memoryview:
-        """Return the first `size` bytes as memory. They are allocated and mapped first, if that was not done before.
-
-        `prepare` is then called with the memory, and what it returns is called before the memory is unmapped. Raises
-        OSError if the memory of the node does not suffice.
-        """
-        if self._memory is None or len(self._memory) < size:
-            self._unmap()
-            os.posix_fallocate(
-                self._fileno, 0, size
-            )  # otherwise a full tmpfs would kill the program
-            self._memory = memoryview(mmap.mmap(self._fileno, size))
-            with open("/dev/zero", "rb", buffering=0) as zeros:  # maps the pages without the GIL
-                for start in range(0, size, _COPY_BYTES):
-                    zeros.readinto(self._memory[start : start + _COPY_BYTES])
-            self._unprepare = prepare(self._memory) if prepare is not None else None
-        return self._memory[:size]
-
-    def write(self, data: memoryview, offset: int) -> None:
-        write_all(self._fileno, data, offset)
-
-    def read(self, into: memoryview, offset: int) -> int:
-        return os.preadv(self._fileno, [into], offset)
-
-    def truncate(self, size: int) -> None:
-        """Set the allocated bytes. The memory is no longer mapped."""
-        self._unmap()
-        os.ftruncate(self._fileno, size)
-
-    def remove(self) -> None:
-        """Remove the file. Its memory is free when no process has it mapped."""
-        self.path.unlink(missing_ok=True)
-        self.close()
-
-    def close(self) -> None:
-        """Unmap and unlock the file."""
-        self._unmap()
-        self._file.close()
-
-    def _unmap(self) -> None:
-        if self._unprepare is not None:
-            self._unprepare()
-        self._unprepare = self._memory = None
-
-
-class Buffers:
-    """The buffers of this process in one staging directory. `limit` is for all tasks of the node, in bytes; 0: none."""
-
-    def __init__(self, staging: Path, limit: int) -> None:
-        self._staging = staging
-        self._limit = limit
-        self._buffers: list[Buffer] = []
-        self._owner = os.getpid()
-        self._lock = threading.Lock()
-
-    def take(self, size: int) -> Buffer:
-        """Return a free buffer, of `size` bytes if that is known (not 0), which the caller fills.
-
-        If there is no memory for another buffer, wait until a checkpoint of this process is durable. Raises
-        StagingFull if the checkpoint never fits.
-        """
-        with self._lock:
-            buffer = self._take(size)
-            buffer.filling = True
-            return buffer
-
-    def reserve(self, size: int, prepare: Prepare | None = None) -> None:
-        """Allocate and map a buffer of `size` bytes, so that the next save need not. Raises OSError."""
-        with self._lock:  # a save waits, because it needs the same buffer
-            self._take(size).memory(size, prepare)
-
-    def create_file(
-        self, size: int, overflow: Callable[[], BlockFile], on_written: Callable[[int], None]
-    ) -> StagedFile:
-        """Return a file for a checkpoint of `size` bytes; 0 if that is unknown.
-
-        `on_written` is called with the number of bytes that each call has added. Raises OSError if there is no memory.
-        """
-        buffer = self.take(size)
-        try:
-            memory = buffer.memory(size) if size else None
-        except OSError:
-            buffer.filling = False
-            raise
-        return StagedFile(buffer, memory, buffer.size + self.allowed(), overflow, on_written)
-
-    def close(self) -> None:
-        """Unlock the buffers, as the end of this process does."""
-        while self._buffers:
-            self._buffers.pop().close()
-
-    def _take(self, size: int) -> Buffer:
-        if self._owner != os.getpid():  # the parent of this forked process owns the buffers
-            self._buffers, self._owner = [], os.getpid()
-        free = [buffer for buffer in self._buffers if buffer.free]
-        if fitting := [buffer for buffer in free if buffer.size >= size]:
-            return (min if size else max)(fitting, key=lambda buffer: buffer.size)
-        for small in free:
-            self._buffers.remove(small)
-            small.remove()
-        if size > self.allowed():
-            busy = [buffer.staged for buffer in self._buffers if buffer.staged is not None]
-            if not busy:
-                raise StagingFull(f"{size} bytes do not fit into {self.allowed()} bytes")
-            oldest = min(busy, key=lambda staged: staged.path)
-            write_out_all(self._staging, oldest.target)  # or wait for it; then the buffer is free
-            return self._take(size)
-        buffer = Buffer(self._staging)
-        self._buffers.append(buffer)
-        return buffer
-
-    def allowed(self) -> int:
-        """Return how many more bytes may be staged on this node now."""
-        free = os.statvfs(self._staging)
-        allowed = min(_available_bytes(), free.f_bavail * free.f_bsize)
-        if self._limit:
-            allowed = min(allowed, self._limit - _allocated_bytes(self._staging.parent))
-        return max(allowed, 0)
-
-
-class StagedFile(io.RawIOBase):
-    """The file that a program writes a checkpoint to. It is in memory, until it exceeds what is allowed.
-
-    Then everything is written to `overflow()`, a new file on durable storage, and so is what follows.
-    """
-
-    def __init__(
-        self,
-        buffer: Buffer,
-        memory: memoryview | None,
-        allowed: int,
-        overflow: Callable[[], BlockFile],
-        on_written: Callable[[int], None],
-    ) -> None:
-        super().__init__()
-        self.buffer = buffer
-        self._memory = memory  # of the buffer, if the size is known
-        self._allowed = allowed
-        self._overflow = overflow
-        self._direct: BlockFile | None = None
-        self._on_written = on_written
-        self._position = 0
-        self.size = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._direct.tell() if self._direct is not None else self._position
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        if self._direct is not None:
-            return self._direct.seek(offset, whence)
-        origin = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self.size}[whence]
-        if origin + offset < 0:
-            raise OSError(22, f"cannot seek to {origin + offset}, before the start of the file")
-        self._position = origin + offset
-        return self._position
-
-    def extend(self, count: int) -> memoryview | None:
-        """Append `count` bytes, which the caller fills in the returned memory; None if they must be written instead."""
-        end = self._position + count
-        if self._memory is None or self._position != self.size or end > len(self._memory):
-            return None
-        part = self._memory[self._position : end]
-        self._advance(end)
-        return part
-
-    def write(self, data: Bytes) -> int:
-        view = memoryview(data)
-        if not view.nbytes:
-            return 0
-        view = view.cast("B")
-        if self._direct is None and not self._write_to_memory(view):
-            self._spill()
-        if self._direct is not None:
-            self._direct.write(view)
-        return len(view)
-
-    def readinto(self, buffer: Bytes) -> int:
-        if self._direct is not None:
-            return self._direct.readinto(buffer)
-        view = memoryview(buffer).cast("B")
-        count = self.buffer.read(view[: max(self.size - self._position, 0)], self._position)
-        self._position += count
-        return count
-
-    def truncate(self, size: int | None = None) -> int:
-        if self._direct is not None:
-            return self._direct.truncate(size)
-        new = self._position if size is None else size
-        for start in range(
-            self.size, new, _COPY_BYTES
-        ):  # a buffer that was used before has old bytes
-            self.buffer.write(memoryview(bytes(min(_COPY_BYTES, new - start))), start)
-        self.size = new
-        return new
-
-    def close(self) -> None:
-        """Let the buffer be filled again, unless it is staged."""
-        if not self.closed:
-            self.buffer.filling = False
-        super().close()
-
-    def flush(self) -> None:
-        if self._direct is not None and not self._direct.closed:
-            self._direct.flush()
-
-    def _write_to_memory(self, view: memoryview) -> bool:
-        """Return False if the bytes are not allowed or do not fit."""
-        end = self._position + len(view)
-        if end > self._allowed:
-            return False
-        try:
-            if self._position > self.size:  # bytes of a gap are zero
-                self.truncate(self._position)
-            if self._memory is not None and end <= len(self._memory):
-                self._memory[self._position : end] = view
-            else:
-                self.buffer.write(view, self._position)
-        except OSError:  # the tmpfs is full
-            return False
-        self._advance(end)
-        return True
-
-    def _advance(self, end: int) -> None:
-        self._position = end
-        self._on_written(max(end - self.size, 0))
-        self.size = max(self.size, end)
-
-    def _spill(self) -> None:
-        direct = self._overflow()
-        block = memoryview(bytearray(_COPY_BYTES))
-        for start in range(0, self.size, _COPY_BYTES):
-            part = block[: min(_COPY_BYTES, self.size - start)]
-            self.buffer.read(part, start)
-            direct.write(part)
-        direct.seek(self._position)
-        self._direct, self._memory = direct, None
-        self.buffer.truncate(0)
-
-
 def _new_number(staging: Path) -> str:
     """Return a name that sorts after those of all staged checkpoints, even if the clock was set back."""
-    names = [int(path.name[:20]) for path in staging.glob(f"*{_STAGED}")]
+    names = [int(path.name[:20]) for path in staging.glob(f"*{STAGED}")]
     return f"{max([time.time_ns(), *(name + 1 for name in names)]):020d}-{os.getpid()}"
 
 
@@ -468,22 +168,3 @@ def _is_abandoned(data: io.FileIO) -> bool:
         return False
     fcntl.flock(data, fcntl.LOCK_UN)  # a mapping of the file would keep the lock
     return True
-
-
-def _allocated_bytes(root: Path) -> int:
-    """Return the bytes of all buffers on the node. Each task has a directory in `root`."""
-    return sum(_sizes(root.glob(f"*/*{_DATA}")))
-
-
-def _sizes(paths: Iterator[Path]) -> Iterator[int]:
-    for path in paths:
-        with contextlib.suppress(OSError):
-            yield path.stat().st_blocks * 512
-
-
-def _available_bytes() -> int:
-    """Return the memory that the machine can give, less a spare part."""
-    with open("/proc/meminfo") as file:
-        facts = dict(line.split(":", 1) for line in file)
-    total, available = (int(facts[name].split()[0]) << 10 for name in ("MemTotal", "MemAvailable"))
-    return available - int(_SPARE_SHARE * total)

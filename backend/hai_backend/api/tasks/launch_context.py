@@ -33,6 +33,7 @@ class LaunchContext:
         shared: SharedDirectories,
         environments: Path,
         workspace_pins: WorkspacePins | None = None,
+        durable: str = "",
     ) -> None:
         self._store = store
         self._directory = directory
@@ -42,6 +43,7 @@ class LaunchContext:
         self._shared = shared
         self._environments = environments
         self._workspace_pins = workspace_pins
+        self._durable = durable
 
     async def __call__(self, task: Task) -> RunRequest:
         """Return the request for the run of a task. Raises Invalid for contradictory mounts."""
@@ -59,6 +61,7 @@ class LaunchContext:
             node_ports=await self._node_ports(task),
             pull_secret=await self._pull_secret(resource.image),
             packed=group is not None and group.packed,
+            durable=self._durable,
         )
         return run_request(task, user, terms, self._cluster.nodes())
 

@@ -140,6 +140,7 @@ class Components:
             self.shared_directories,
             root,
             self.pins,
+            self.settings.durable,
         )
         self.executor = Executor(
             self.launcher,

@@ -17,6 +17,7 @@ ENUMS: Mapping[str, tuple[str, ...]] = {
     "TaskSpec.task_type": ("training", "jupyter"),
     "ServiceSpec.type": ("http", "tcp", "local"),
     "OptionsSpec.suspend_signal": ("", "SIGTERM", "SIGUSR1"),
+    "OptionsSpec.durable": ("", "after_leaving", "before_leaving"),
     "AfterSpec.outcome": ("succeeded", "failed", "ended"),
     "PolicySpec.on_pod_failed": _ON_END,
     "PolicySpec.on_pod_evicted": _ON_END,

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import torch
 
-from hai.task.staging import StagedFile
+from hai.task.staging_buffers import StagedFile
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
