@@ -169,6 +169,8 @@ class ProcessLauncher:
 
     def _watch(self, key: RankKey, pid: int) -> None:
         self._agents[key] = agent = os.pidfd_open(pid)
+        if self._staging is not None:
+            self._staging.use(key.task_id)
         asyncio.get_running_loop().add_reader(agent, self._clear_agent, key)
 
     def _clear_agent(self, key: RankKey) -> None:

@@ -41,6 +41,7 @@ class CheckpointStaging:
         self._root = root
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         self._limit = limit or int(_DEFAULT_SHARE * memory)
+        self._used: set[int] = set()  # tasks that have ranks
         self._writer: int | None = None  # its pidfd
         self._watching: asyncio.Task[None] | None = None
         self._closed = False
@@ -66,12 +67,14 @@ class CheckpointStaging:
             return {}
         return {env.STAGING_DIR: str(directory), env.STAGING_BYTES: str(self._limit)}
 
+    def use(self, task_id: int) -> None:
+        """Keep the directory of a task that has a rank."""
+        self._used.add(task_id)
+
     def release(self, task_id: int) -> None:
         """Free the memory of a task that has no rank any more, as soon as its checkpoints are durable."""
-        directory = self._root / str(task_id)
-        with suppress(OSError):
-            staging.remove_unused(directory)
-            directory.rmdir()  # fails while checkpoints are staged
+        self._used.discard(task_id)
+        self._remove(self._root / str(task_id))
 
     def finish(self) -> list[str]:
         """Write all staged checkpoints in this process, and remove the directories. Return the failures."""
@@ -81,7 +84,7 @@ class CheckpointStaging:
                 staging.write_out_all(directory)
             except OSError as error:
                 errors.append(f"checkpoints in {directory} are not written: {error}")
-            self.release(int(directory.name))
+            self._remove(directory)
         if not errors:
             for name in (WRITER_LOCK, _WRITER_LOG):
                 (self._root / name).unlink(missing_ok=True)
@@ -112,6 +115,11 @@ class CheckpointStaging:
             return False
         return True
 
+    def _remove(self, directory: Path) -> None:
+        with suppress(OSError):
+            staging.remove_unused(directory)
+            directory.rmdir()  # fails while checkpoints are staged
+
     def _directories(self) -> list[Path]:
         with suppress(FileNotFoundError):
             return [path for path in self._root.iterdir() if path.name.isdecimal()]
@@ -137,8 +145,8 @@ class CheckpointStaging:
         if self._closed or self._writer is not None:
             return
         for directory in self._directories():
-            if not staging.pending(directory):
-                self.release(int(directory.name))
+            if int(directory.name) not in self._used:
+                self._remove(directory)
         if any(staging.pending(directory) for directory in self._directories()):
             self._writer = _spawn_writer(self._root)
             asyncio.get_running_loop().add_reader(self._writer, self._writer_ended)

@@ -71,6 +71,15 @@ async def test_a_checkpoint_becomes_durable_and_its_memory_is_freed(staging, roo
     staging.close()
 
 
+async def test_the_memory_of_a_running_task_stays(staging, root, tmp_path):
+    staging.variables(7)
+    staging.use(7)
+    staging.start()
+    await asyncio.to_thread(save, staging, tmp_path / "kept", 1, 8)
+    await until(lambda: [path.name for path in root.iterdir() if path.is_dir()] == ["7"])
+    staging.close()
+
+
 async def test_the_next_server_writes_what_an_earlier_one_left(staging, root, tmp_path):
     save(staging, tmp_path / "kept", 1)
     again = CheckpointStaging(root)
