@@ -67,7 +67,7 @@ def save_in_a_program(step: int, data: str = "next") -> None:
 def test_a_save_only_copies_into_memory(folder, stage):
     saved = checkpoint.save_bytes("m", b"weights", step=3)
     assert (saved.step, saved.digest, kinds(stage)) == (3, "", [".data", ".json"])
-    assert not folder.exists()
+    assert durable(folder) == []
 
 
 def test_latest_waits_until_the_checkpoint_is_durable(folder, stage):
@@ -300,6 +300,36 @@ def test_a_kill_at_any_point_loses_nothing(folder, stage, work, point, number, m
     assert durable(folder) == [found.step]
     assert len(list(folder.iterdir())) == 1
     assert set(kinds(stage)) <= {".part"}  # removed a minute later
+
+
+@pytest.mark.parametrize("durable", [None, 1], ids=["nothing durable", "an earlier one"])
+@pytest.mark.parametrize("read", [checkpoint.latest, checkpoint.read_latest])
+def test_the_loss_of_the_memory_is_told_once(folder, stage, capsys, outside, durable, read):
+    outside.setenv(env.NODE_NAME, "node3")
+    if durable is not None:
+        checkpoint.save_bytes("m", b"good", step=durable, durable=True)
+    checkpoint.save_bytes("m", b"lost", step=28)
+    checkpoint.save_bytes("m.rank1", b"of another rank", step=28)
+    for path in stage.iterdir():
+        path.unlink()
+    for _ in range(2):
+        found = read("m")
+        assert (found is None) == (durable is None)
+    told = capsys.readouterr().err.splitlines()
+    assert told == [
+        "hai: checkpoint m of step 28 was lost with the memory of node node3 before it was on disk; the task goes on "
+        + ("from the beginning" if durable is None else "from step 1")
+    ]
+
+
+def test_a_checkpoint_that_became_durable_is_not_lost(folder, stage, capsys):
+    for step in (1, 2, 3):
+        checkpoint.save_bytes("m", b"%d" % step, step=step, keep=1)
+        if step != 2:
+            staging.write_out_all(stage)
+    assert checkpoint.latest("m").step == 3
+    assert capsys.readouterr().err == ""
+    assert [path.name.split(".")[1] for path in folder.iterdir()] == ["000000000003"]
 
 
 def test_two_writers_write_a_checkpoint_once(folder, stage):

@@ -156,6 +156,7 @@ def latest(name: str | Path = "checkpoint", *, step: int | None = None) -> Check
     target = _target(name)
     _write_out_staged(target)
     found = checkpoint_files.newest(target, step, lambda one: True if one.intact() else None)
+    _tell_lost(target, found and found[0])
     return found and found[0]
 
 
@@ -174,7 +175,9 @@ def read_latest(
                 return Checkpoint(staged.step, target, ""), staged.read()
             except FileNotFoundError:
                 break  # it has become durable meanwhile
-    return checkpoint_files.newest(target, step, Checkpoint.read_intact)
+    found = checkpoint_files.newest(target, step, Checkpoint.read_intact)
+    _tell_lost(target, found and found[0])
+    return found
 
 
 class _Progress:
@@ -252,6 +255,16 @@ def _log_no_memory(error: OSError) -> None:
 def _write_out_staged(target: Path) -> None:
     if (directory := staging.directory()) is not None:
         staging.write_out_all(directory, target)
+
+
+def _tell_lost(target: Path, found: Checkpoint | None) -> None:
+    """Write to the log which checkpoints were lost with the memory of a node."""
+    for lost in staging.find_lost(staging.directory(), target):
+        goes_on = "from the beginning" if found is None else f"from step {found.step}"
+        log_line(
+            f"checkpoint {target.name} of step {lost.step} was lost with the memory of node {lost.node or '?'}"
+            f" before it was on disk; the task goes on {goes_on}"
+        )
 
 
 def _next_step(target: Path) -> int:

@@ -6,6 +6,9 @@ A staging directory is a directory in memory (tmpfs) that belongs to one task on
     NUMBER.json   a staged checkpoint: its target, step, size and buffer. It is published by a rename when the buffer
                   is full, and removed when the checkpoint is durable.
 
+While a checkpoint is staged, a small file beside its target says so (`.NAME.STEP.staged`). If the memory is lost, the
+next run finds that file without a checkpoint, and says what was lost (`find_lost`).
+
 Any process may write a staged checkpoint to its target (`write_out`), so none is lost if the program, the agent or the
 writer is killed: the checkpoint writer of the node, or the next run of the task. The lock of the .json file makes all
 but one of them wait. Staged checkpoints are written in the order of their numbers.
@@ -15,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import glob
 import io
 import json
 import mmap
@@ -29,6 +33,7 @@ from hai.task.block_file import BlockFile, read_all
 from hai.task.checkpoint_files import Checkpoint
 
 STAGED, DATA, _PART = ".json", ".data", ".part"
+_NOTE = ".staged"
 _PART_SECONDS = 60.0
 _COPY_BYTES = 16 << 20
 
@@ -57,6 +62,14 @@ class StagedCheckpoint:
                 read_all(file.fileno(), content[start : start + _COPY_BYTES], start)
         os.stat(self.path)  # until it is removed, nobody fills the buffer again
         return content
+
+
+@dataclass(frozen=True, slots=True)
+class LostCheckpoint:
+    """A checkpoint that was only in the memory of a node."""
+
+    step: int
+    node: str
 
 
 def directory() -> Path | None:
@@ -91,6 +104,9 @@ def publish(target: Path, data: Path, size: int, step: int, keep: int) -> Staged
         "size": size,
         "data": data.name,
     }
+    note = _note_of(staged.target, step)
+    note.parent.mkdir(parents=True, exist_ok=True)
+    note.write_text(os.environ.get(env.NODE_NAME, ""))
     part = path.with_suffix(_PART)
     part.write_text(json.dumps(facts))
     part.rename(path)
@@ -110,6 +126,7 @@ def write_out(staged: StagedCheckpoint) -> Checkpoint | None:
         with checkpoint_files.create(staged.target) as new:
             saved = new.publish(_copy_blocks(staged, new.file), staged.step, staged.keep)
         staged.path.unlink()
+        _note_of(staged.target, staged.step).unlink(missing_ok=True)
         _remove_unused_buffer(staged.data)
         return saved
     return None
@@ -123,6 +140,29 @@ def write_out_all(staging: Path, target: Path | None = None) -> int:
     return sum(write_out(staged) is not None for staged in pending(staging, target))
 
 
+def find_lost(staging: Path | None, target: Path) -> list[LostCheckpoint]:
+    """Return the checkpoints of a target that were staged in a memory that is lost. Each is returned only once.
+
+    A checkpoint that was published later does not make them known as durable, but nobody misses them then.
+    """
+    notes = sorted(target.parent.glob(f".{glob.escape(target.name)}.{'[0-9]' * 12}{_NOTE}"))
+    if not notes:
+        return []
+    staged = {found.step for found in pending(staging, target)} if staging else set()
+    durable = checkpoint_files.published(target)
+    newest = max((found.path.stat().st_mtime for found in durable), default=0.0)
+    steps = {found.step for found in durable}
+    lost = []
+    for note in notes:
+        step = int(note.name.split(".")[-2])
+        with contextlib.suppress(FileNotFoundError):  # it has become durable
+            if step not in staged:
+                if step not in steps and note.stat().st_mtime > newest:
+                    lost.append(LostCheckpoint(step, note.read_text()))
+                note.unlink()
+    return lost
+
+
 def remove_unused(staging: Path) -> None:
     """Remove the buffers of programs that have ended, except those of staged checkpoints."""
     used = {staged.data for staged in pending(staging)}
@@ -133,6 +173,10 @@ def remove_unused(staging: Path) -> None:
         with contextlib.suppress(FileNotFoundError):
             if time.time() - part.stat().st_mtime > _PART_SECONDS:
                 part.unlink()
+
+
+def _note_of(target: Path, step: int) -> Path:
+    return target.with_name(f".{target.name}.{step:012d}{_NOTE}")
 
 
 def _new_number(staging: Path) -> str:
