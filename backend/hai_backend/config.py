@@ -85,6 +85,8 @@ class Settings:
     webhooks: str = ""  # origins (https://HOST) of allowed webhooks, separated by commas
     # seconds until all ranks of a run must have attached; for 0 see build_seconds
     build_within: float = 0.0
+    # most seconds that a program has to save when it is asked to leave, while bytes are saved; a task may ask for more
+    save_within_max: float = 120.0
     agent_heartbeat: float = 5.0  # seconds between two heartbeats of an agent; see domain/timing.py
 
     @property

@@ -60,6 +60,8 @@ def test_certificates_lie_below_the_home(tmp_path: Path) -> None:
         pytest.param({"resync_seconds": -5.0}, "resync_seconds", id="less than no pause"),
         pytest.param({"build_within": math.nan}, "build_within", id="not a number"),
         pytest.param({"build_within": -1}, "build_within", id="before it begins"),
+        pytest.param({"save_within_max": -1}, "save_within_max", id="no time to save"),
+        pytest.param({"save_within_max": 3601}, "save_within_max", id="more than a task may have"),
         pytest.param({"agent_heartbeat": 0}, "agent_heartbeat", id="heartbeats without pause"),
         pytest.param({"agent_heartbeat": 61}, "agent_heartbeat", id="as good as no heartbeats"),
         pytest.param({"log_bytes_per_rank": 60_000}, "log_bytes_per_rank", id="less than a chunk"),

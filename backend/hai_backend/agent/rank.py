@@ -27,6 +27,7 @@ from hai_backend.agent.program.local_socket import LocalSocket
 from hai_backend.agent.program.preparation import CannotStart
 from hai_backend.agent.program.program import Program
 from hai_backend.agent.program.reaper import Reaper
+from hai_backend.agent.program.save_progress import report_save_progress
 from hai_backend.agent.program.suspend import Notice, SuspendRequest, send_suspend_signal
 from hai_backend.agent.program.usage import Usage
 from hai_backend.agent.program.variables import program_variables
@@ -97,6 +98,7 @@ class RankAgent:
         self._go_received = False
         self._end_grace: float | None = None  # seconds; None until the end was requested
         self._program: Program | None = None
+        self._exit_reported = False
         self._environment_lock = ""
         self._idle_seconds: float | None = None  # idle time of a dev container; None if unknown
         self._owner_token = ""  # token for `hai` in a dev container
@@ -260,6 +262,10 @@ class RankAgent:
         send_suspend_signal(self._program.pid, self._welcome.suspend_signal)
         if self._welcome.container:
             await self._suspend_with_notice(request)
+            return
+        await report_save_progress(
+            self._control, self._outgoing, self._session.wake, self._may_save
+        )
 
     async def _suspend_with_notice(self, request: pb.SuspendRequested) -> None:
         """Suspend a dev container. Its program does not know the suspend protocol, so its users are notified."""
@@ -268,6 +274,9 @@ class RankAgent:
         await self._suspend_notice.show(request)
         self._suspend_request.yield_run()
         self._session.wake()
+
+    def _may_save(self) -> bool:
+        return not (self._suspend_request.yielded or self._exit_reported)
 
     def _may_be_saving(self) -> bool:
         has_signal = self._welcome is not None and bool(self._welcome.suspend_signal)
@@ -292,6 +301,7 @@ class RankAgent:
 
         The server may start the next run as soon as it has the report.
         """
+        self._exit_reported = True
         self._lease.release()
         self._tunnels.program_ended()
         if self._exit_code == EXIT_EXPIRED:

@@ -27,6 +27,7 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "workspace_days": (0, _ANY),
     "containers_per_user": (0, _ANY),
     "build_within": (0, 86_400),
+    "save_within_max": (0, 3600),
     "agent_heartbeat": (0.05, 60),
 }
 _ADDRESSES = ("listen", "http_listen")

@@ -89,6 +89,9 @@ class Rank:
     ended_at: float | None = None
     gpus: tuple[int, ...] = ()  # indices of its GPUs within the node
     silent_since: float | None = None  # the last message of its agent, while the agent is silent
+    # what its program has saved since it was asked to leave, and the size of its state; 0 unless it saves now
+    saved_bytes: int = 0
+    state_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +110,21 @@ class Run:
     started_at: float | None = None
     ended_at: float | None = None
     deadline: float | None = None
-    acknowledged: bool = False
     asked_at: float | None = None  # when the run was asked to save and leave
+    acknowledged_at: float | None = None  # when its program noticed that
     yielded: bool = False  # whether the program has reported that it has saved
     environment_lock: str = ""  # lock hash of the environment that its programs were started in
     killed_at: float | None = None  # when its ranks were first killed
+
+    @property
+    def saved_bytes(self) -> int:
+        """The bytes that its programs have saved since they were asked to leave."""
+        return sum(rank.saved_bytes for rank in self.ranks)
+
+    @property
+    def state_bytes(self) -> int:
+        """The bytes of the states that its programs save now; 0 if none saves."""
+        return sum(rank.state_bytes for rank in self.ranks)
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,5 +90,5 @@ def _with_suspend_cost(progress: Progress, task: Task, run: Run, now: float) -> 
     seconds = update_mean(progress.suspend_seconds, max(0.0, now - run.asked_at))
     if task.outcome is Outcome.SUCCEEDED or run.stop_code & StopCode.NODE_FAILURE:
         return replace(progress, suspend_seconds=seconds)
-    noticed = run.acknowledged or bool(task.spec.options.suspend_signal)
+    noticed = run.acknowledged_at is not None or bool(task.spec.options.suspend_signal)
     return replace(progress, suspend_seconds=seconds, yields=noticed and _yielded(task, run))

@@ -153,6 +153,16 @@ class SuspendAcknowledged:
 
 
 @dataclass(frozen=True, slots=True)
+class SaveProgressed:
+    """The program saves after it was asked to leave. `total_bytes` is 0 if it does not save any more."""
+
+    run: int
+    rank: int
+    saved_bytes: int
+    total_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Yielded:
     run: int
     rank: int
@@ -241,6 +251,7 @@ RunEvent = (
     | ProgramStarted
     | StartFailed
     | SuspendAcknowledged
+    | SaveProgressed
     | Yielded
     | ProgramExited
     | WatchdogFired
@@ -256,6 +267,7 @@ RankEvent = (
     | NodeLost
     | RankAttached
     | ProgramStarted
+    | SaveProgressed
     | ProgramExited
     | AgentSilent
     | AgentHeard

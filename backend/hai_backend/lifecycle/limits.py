@@ -17,6 +17,9 @@ class Limits:
     return_within: float = (
         6.0  # for agents to reconnect after a restart of the server; they try every 5 s
     )
+    # the time to save is extended while bytes are saved, but it ends so long after the acknowledgement
+    save_within_max: float = 120.0
+    stall_within: float = 5.0  # from the last saved bytes until a save counts as stalled, at least
     gather: float = 5.0  # after a rank failed, to collect the exit codes of the other ranks
     end_grace: float = 2.0  # between SIGTERM and SIGKILL
     end_slack: float = 5.0  # after SIGKILL, until the launcher kills the ranks
@@ -48,6 +51,26 @@ def limit_reached(task: Task, run: Run, now: float) -> bool:
     return any(now >= end for end in _limits(task, run))
 
 
+def save_seconds(task: Task) -> float:
+    """Return the seconds that a program has to save after it has acknowledged, before any extension."""
+    return task.spec.options.save_within
+
+
+def stall_seconds(task: Task, limits: Limits) -> float:
+    """Return the seconds without saved bytes after which a save counts as stalled.
+
+    They are not fewer than the seconds to save: a program may flush all its bytes at the end, when none are counted.
+    """
+    return max(save_seconds(task), limits.stall_within)
+
+
+def save_ends_at(task: Task, run: Run, limits: Limits) -> float:
+    """Return until when the time to save may be extended while bytes are saved."""
+    options, asked_at = task.spec.options, run.asked_at or run.created_at
+    began = asked_at + options.ack_within if run.acknowledged_at is None else run.acknowledged_at
+    return began + max(options.save_within, limits.save_within_max)
+
+
 def max_deadline(task: Task, run: Run, limits: Limits) -> float:
     """Return the longest time until a deadline in this state. A later deadline was set while the clock was wrong."""
     options = task.spec.options
@@ -55,7 +78,7 @@ def max_deadline(task: Task, run: Run, limits: Limits) -> float:
         case RunState.CREATED | RunState.BUILDING:
             return limits.build_within
         case RunState.SUSPENDING | RunState.STOPPING:
-            return max(options.ack_within, options.save_within)
+            return max(options.ack_within, stall_seconds(task, limits))
         case RunState.TERMINATING:
             return max(limits.end_grace + limits.end_slack, limits.kill_again)
         case _:
@@ -69,7 +92,7 @@ def response_timeout(task: Task, run: Run, limits: Limits) -> float:
         case RunState.CREATED | RunState.BUILDING:
             return limits.build_within
         case RunState.SUSPENDING | RunState.STOPPING:
-            return options.save_within if run.acknowledged else options.ack_within
+            return save_seconds(task) if run.acknowledged_at is not None else options.ack_within
         case _:
             return 0.0
 

@@ -13,7 +13,7 @@ from hai_backend.lifecycle.instructions import (
     StartPrograms,
     SuspendPrograms,
 )
-from hai_backend.lifecycle.limits import DEFAULTS, Limits
+from hai_backend.lifecycle.limits import DEFAULTS, Limits, save_seconds
 from hai_backend.lifecycle.rules.transition import may_continue, may_run
 
 _STARTING = (RankState.CREATED, RankState.BUILDING)
@@ -85,7 +85,7 @@ def instructions_on_attach(
         case RunState.RUNNING if not started:
             return (StartPrograms(run.number, one),)
         case RunState.SUSPENDING | RunState.STOPPING:
-            suspend = SuspendPrograms(run.number, one, task.spec.options.save_within)
+            suspend = SuspendPrograms(run.number, one, save_seconds(task))
             return (suspend,) if started else (StartPrograms(run.number, one), suspend)
         case RunState.TERMINATING:
             return (EndPrograms(run.number, one, limits.end_grace, run.reason),)

@@ -42,6 +42,7 @@ TABLE: dict[tuple[RunState, type], Handler] = {
     **{(s, ev.RankAttached): running.on_attached for s in _NOT_STARTED},
     **{(s, ev.ProgramStarted): running.on_program_started for s in _STARTED},
     **{(s, ev.SuspendAcknowledged): running.on_acknowledged for s in _SUSPENDING},
+    **{(s, ev.SaveProgressed): running.on_save_progressed for s in _SUSPENDING},
     **{(s, ev.Yielded): exits.on_yielded for s in _STARTED},
     **{(s, ev.ProgramExited): exits.on_exited for s in _STARTED},
     (RunState.TERMINATING, ev.ProgramExited): exits.on_exited_while_terminating,
@@ -71,6 +72,11 @@ IGNORED: frozenset[tuple[RunState, type]] = frozenset(
         (RunState.TERMINATING, ev.ProgramStarted),  # sent before the program was told to end
         (RunState.RUNNING, ev.SuspendAcknowledged),  # a repeated acknowledgement
         (RunState.TERMINATING, ev.SuspendAcknowledged),
+        (
+            RunState.RUNNING,
+            ev.SaveProgressed,
+        ),  # the node, and not the server, asked the rank to leave
+        (RunState.TERMINATING, ev.SaveProgressed),
         (RunState.TERMINATING, ev.Yielded),
         (RunState.TERMINATING, ev.StartFailed),
         (RunState.TERMINATING, ev.WatchdogFired),

@@ -387,6 +387,48 @@ async def test_after_a_suspend_signal_children_of_a_script_may_finish_saving(age
     assert server.lines() == ["up", "saved"]
 
 
+SAVES_ON_REQUEST = """
+import os
+from hai.task.agent_channel import AgentChannel
+mine = AgentChannel.from_environ({**os.environ, "LOCAL_RANK": "0"})
+other = AgentChannel.from_environ({**os.environ, "LOCAL_RANK": "95"})
+mine.set_save_progress(1, 10)
+print("up", flush=True)
+while not mine.suspend_requested(): pass
+mine.set_save_progress(4, 10)
+other.set_save_progress(3, 2**40)
+while not os.path.exists("saved"): pass
+mine.set_save_progress(0, 0)
+other.set_save_progress(0, 0)
+while not os.path.exists("leave"): pass
+mine.go_suspend(9.0, True)
+"""
+
+
+async def test_what_a_program_saves_is_reported_once_it_is_asked_to_leave(
+    agents, server, python, tmp_path
+):
+    work = tmp_path / "work"
+    work.mkdir()
+    rank, _ = await agents.start(python(SAVES_ON_REQUEST), workspace=str(work))
+    await rank.until("log")
+    assert rank.said("save_progress") == []
+    rank.tell(suspend=pb.SuspendRequested(save_within_seconds=5))
+    first = await rank.until("save_progress")
+    assert (first.saved_bytes, first.total_bytes) == (7, 2**40 + 10)  # the sum over its processes
+    rank.cut()  # a restarted server gets the last report again
+    again = await rank.until("save_progress", 2)
+    assert again == first
+    (work / "saved").touch()
+    done = await rank.until("save_progress", 3)
+    assert (done.saved_bytes, done.total_bytes) == (0, 0)
+    (work / "leave").touch()
+    await rank.until("yielded")
+    rank.tell(end=pb.EndProgram(grace_seconds=0))
+    await rank.until("exited")
+    assert len(rank.said("save_progress")) == 3
+
+
 LATENCY = """
 import mmap, os, sys, time
 memory = memoryview(mmap.mmap(os.open(os.environ["HAI_CONTROL_FILE"], os.O_RDWR), 1024))

@@ -47,6 +47,7 @@ happenings = st.one_of(
     st.builds(ev.ProgramStarted, runs, ranks),
     st.builds(ev.StartFailed, runs, ranks, st.just("no file")),
     st.builds(ev.SuspendAcknowledged, runs, ranks),
+    st.builds(ev.SaveProgressed, runs, ranks, st.integers(-1, 9), st.integers(-1, 9)),
     st.builds(ev.Yielded, runs, ranks),
     st.builds(
         ev.ProgramExited, runs, ranks, st.sampled_from([0, 1, 137, 143]), st.just(""), st.booleans()

@@ -721,6 +721,7 @@ def test_every_pair_of_state_and_event_has_a_rule_or_is_ignored_or_raises_an_err
 def _any(event: type) -> ev.Event:
     known: dict[type, ev.Event] = {
         ev.SuspendAcknowledged: ACK,
+        ev.SaveProgressed: ev.SaveProgressed(1, 0, 1, 2),
         ev.Yielded: YIELD,
         ev.ProgramExited: exited(0),
         ev.ProgramStarted: ev.ProgramStarted(1, 0),

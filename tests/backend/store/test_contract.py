@@ -145,7 +145,20 @@ async def test_no_task_gets_a_skipped_id(store: Store) -> None:
 
 async def test_every_field_of_a_task_is_stored(store: Store) -> None:
     rank = Rank(
-        1, "n1", RankState.FAILED, "w", "10.0.0.1", 29500, 137, "最后", 3.25, 4.1, (2, 3), 3.9
+        1,
+        "n1",
+        RankState.FAILED,
+        "w",
+        "10.0.0.1",
+        29500,
+        137,
+        "最后",
+        3.25,
+        4.1,
+        (2, 3),
+        3.9,
+        2**40,
+        2**62,
     )
     full = Task(
         id=0,
@@ -183,8 +196,8 @@ async def test_every_field_of_a_task_is_stored(store: Store) -> None:
             started_at=10.1,
             ended_at=11.1,
             deadline=12.1,
-            acknowledged=True,
             asked_at=13.1,
+            acknowledged_at=13.4,
             yielded=True,
             killed_at=1009.5,
         ),

@@ -28,7 +28,7 @@ from sqlalchemy.pool import NullPool
 from hai_backend.domain.node import Group
 from hai_backend.domain.task import Rank, RankState
 from hai_backend.store.migrations import NEWEST, config, upgrade
-from hai_backend.store.sql.convert import rank_from_row, rank_to_row
+from hai_backend.store.sql.convert import rank_from_row, rank_to_row, run_from_row
 from hai_backend.store.sql.convert_admin import group_from_row
 from hai_backend.store.tables import Base
 from hai_backend.store.tables.cluster import GROUPS
@@ -105,7 +105,10 @@ def test_tasks_of_the_first_revision_have_no_measurements() -> None:
     with engine.begin() as connection:
         command.upgrade(config(connection), "0001")
         for table in (TASKS, RUNS):
-            added = ("progress", "awaited", "asked_at", "yielded", "environment_lock", "killed_at")
+            added = (
+                *("progress", "awaited", "asked_at", "yielded", "environment_lock"),
+                *("killed_at", "acknowledged_at"),
+            )
             known = [c for c in table.columns if c.name not in added]
             values = {c.name: 0 if c.type.python_type is not str else "x" for c in known}
             old = Table(table.name, MetaData(), *(Column(c.name, c.type) for c in known))
@@ -115,6 +118,28 @@ def test_tasks_of_the_first_revision_have_no_measurements() -> None:
         assert tuple(task) == ("{}", "[]")
         new = select(RUNS.c.asked_at, RUNS.c.yielded, RUNS.c.environment_lock, RUNS.c.killed_at)
         assert tuple(connection.execute(new).one()) == (None, False, "", None)
+    engine.dispose()
+
+
+@pytest.mark.parametrize(
+    ("acknowledged", "asked_at", "acknowledged_at"),
+    [(True, 7.5, 7.5), (False, 7.5, None), (False, None, None)],
+    ids=["acknowledged", "asked", "running"],
+)
+def test_runs_of_revision_14_acknowledged_when_they_were_asked(
+    acknowledged: bool, asked_at: float | None, acknowledged_at: float | None
+) -> None:
+    engine = create_engine("sqlite://")
+    with engine.begin() as connection:
+        command.upgrade(config(connection), "0014")
+        known = [c for c in RUNS.columns if c.name != "acknowledged_at"]
+        values = {c.name: 0 if c.type.python_type is not str else "x" for c in known}
+        values |= {"state": "SUSPENDING", "acknowledged": acknowledged, "asked_at": asked_at}
+        old = Table("runs", MetaData(), *(Column(c.name, c.type) for c in known))
+        connection.execute(insert(old), values)
+        upgrade(connection)
+        run = run_from_row(connection.execute(select(RUNS)).one(), ())
+    assert (run.asked_at, run.acknowledged_at) == (asked_at, acknowledged_at)
     engine.dispose()
 
 

@@ -51,3 +51,9 @@ class ControlFile:
         """Return the last step that any process of this rank has entered; -1 if no process reports steps."""
         first = layout.STEPS // _WORD_BYTES
         return max(self._words[first : first + layout.STEP_SLOTS])
+
+    def read_save_progress(self) -> tuple[int, int]:
+        """Return the bytes that the processes of this rank have saved, and the bytes of their states; 0, 0 for none."""
+        first = layout.SAVES // _WORD_BYTES
+        table = self._words[first : first + 2 * layout.STEP_SLOTS].tolist()
+        return sum(table[::2]), sum(table[1::2])

@@ -152,6 +152,12 @@ _EVENTS: dict[str | None, Any] = {
         key.run, key.rank, request.started.environment_lock[: limits.LOCK_CHARS]
     ),
     "suspend_acknowledged": lambda key, _: ev.SuspendAcknowledged(key.run, key.rank),
+    "save_progress": lambda key, request: ev.SaveProgressed(
+        key.run,
+        key.rank,
+        request.save_progress.saved_bytes,
+        request.save_progress.total_bytes,
+    ),
     "yielded": lambda key, _: ev.Yielded(key.run, key.rank),
     "watchdog_fired": lambda key, request: ev.WatchdogFired(
         key.run, key.rank, request.watchdog_fired.silent_seconds

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hai_backend.domain.task import RankState, Run, RunState, StopCode, Task
 from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle.instructions import KillRanks
-from hai_backend.lifecycle.limits import Limits, limit_reached
+from hai_backend.lifecycle.limits import Limits, limit_reached, save_seconds
 from hai_backend.lifecycle.rules.transition import (
     Line,
     Transition,
@@ -65,8 +65,9 @@ def check_suspend_deadline(
     if run.state is RunState.SUSPENDING and run.stop_code & StopCode.FAILED:
         return terminate(task, run, StopCode.NONE, run.reason, now, limits)
     options = task.spec.options
-    verb = "yield" if run.acknowledged else "acknowledge"
-    seconds = options.save_within if run.acknowledged else options.ack_within
+    acknowledged = run.acknowledged_at is not None
+    verb = "yield" if acknowledged else "acknowledge"
+    seconds = save_seconds(task) if acknowledged else options.ack_within
     line = Line("SuspendForced", f"the program did not {verb} within {seconds:g} s")
     return with_line(line, terminate(task, run, StopCode.NONE, run.reason, now, limits))
 

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hai_backend.domain.task import RankState, Run, RunState, Task
+from hai_backend.domain.task import RankState, Run, RunState, StopCode, Task
 from hai_backend.lifecycle import accounting
 from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle.instructions import SendWholeLifeState, StartPrograms
-from hai_backend.lifecycle.limits import Limits, time_limit_at
+from hai_backend.lifecycle.limits import (
+    Limits,
+    save_ends_at,
+    save_seconds,
+    stall_seconds,
+    time_limit_at,
+)
 from hai_backend.lifecycle.rules.transition import (
     Line,
     Transition,
     existing_ranks,
+    is_live,
     with_line,
     with_rank,
     with_run,
 )
+
+_MAX_BYTES = (
+    1 << 62
+)  # of the state of one rank; a larger report is wrong and does not fit into the store
 
 
 def on_launched(
@@ -72,11 +83,30 @@ def on_acknowledged(
     task: Task, run: Run, event: ev.SuspendAcknowledged, now: float, limits: Limits
 ) -> Transition:
     """Store that the program has noticed the request to leave. From now on it has time to save."""
-    if run.acknowledged:
+    if run.acknowledged_at is not None:
         return Transition(task)
-    return Transition(
-        with_run(task, run, acknowledged=True, deadline=now + task.spec.options.save_within)
-    )
+    deadline = now + save_seconds(task)
+    return Transition(with_run(task, run, acknowledged_at=now, deadline=deadline))
+
+
+def on_save_progressed(
+    task: Task, run: Run, event: ev.SaveProgressed, now: float, limits: Limits
+) -> Transition:
+    """Store how much is saved. If that has changed, extend the time to save.
+
+    A program may be saving already when it is asked to leave, so this applies before the acknowledgement, too. A
+    repeated report changes nothing: a reconnected agent sends its last report again.
+    """
+    total = min(max(0, event.total_bytes), _MAX_BYTES)
+    saved = min(max(0, event.saved_bytes), total)
+    rank = run.ranks[event.rank]
+    if not is_live(rank) or (saved, total) == (rank.saved_bytes, rank.state_bytes):
+        return Transition(task)
+    run = with_rank(run, event.rank, saved_bytes=saved, state_bytes=total)
+    if total and run.deadline is not None and not run.stop_code & StopCode.FAILED:
+        extended = min(now + stall_seconds(task, limits), save_ends_at(task, run, limits))
+        run = replace(run, deadline=max(run.deadline, extended))
+    return Transition(replace(task, run=run), silent=True)
 
 
 def on_whole_life_state_changed(

@@ -13,7 +13,7 @@ from hai_backend.lifecycle.instructions import (
     KillRanks,
     SuspendPrograms,
 )
-from hai_backend.lifecycle.limits import Limits
+from hai_backend.lifecycle.limits import Limits, save_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,11 +165,11 @@ def _ask_to_save(task: Task, run: Run, line: Line, now: float) -> Transition:
         run,
         reason=line.reason,
         deadline=now + options.ack_within,
-        acknowledged=False,
         asked_at=now,
+        acknowledged_at=None,
     )
     by_owner = line.actor == task.user
-    suspend = SuspendPrograms(run.number, ranks, options.save_within, by_owner)
+    suspend = SuspendPrograms(run.number, ranks, save_seconds(task), by_owner)
     return Transition(replace(task, run=run), (suspend,), (line,))
 
 

@@ -151,7 +151,10 @@ class Components:
         )
         self.checkpoints = Checkpoints(self.clock)
         self.interruptions = Interruptions()
-        self._limits = Limits(build_within=self.settings.build_seconds)
+        self._limits = Limits(
+            build_within=self.settings.build_seconds,
+            save_within_max=self.settings.save_within_max,
+        )
         self.task_manager = TaskManager(
             self.store,
             self.clock,

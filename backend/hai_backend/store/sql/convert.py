@@ -190,11 +190,12 @@ def run_to_row(task_id: int, run: Run) -> RowValues:
         run.started_at,
         run.ended_at,
         run.deadline,
-        run.acknowledged,
+        run.acknowledged_at is not None,
         run.asked_at,
         run.yielded,
         run.environment_lock,
         run.killed_at,
+        run.acknowledged_at,
     )
 
 
@@ -212,11 +213,11 @@ def run_from_row(row: Sequence[Any], ranks: tuple[Rank, ...]) -> Run:
         started_at=row[9],
         ended_at=row[10],
         deadline=row[11],
-        acknowledged=bool(row[12]),
         asked_at=row[13],
         yielded=bool(row[14]),
         environment_lock=row[15],
         killed_at=row[16],
+        acknowledged_at=row[13] if row[17] is None and row[12] else row[17],
     )
 
 
@@ -236,12 +237,15 @@ def rank_to_row(task_id: int, run: int, rank: Rank) -> RowValues:
         rank.ended_at,
         _encode(rank.gpus) if rank.gpus else "[]",
         rank.silent_since,
+        rank.saved_bytes,
+        rank.state_bytes,
     )
 
 
 def rank_from_row(row: Sequence[Any]) -> Rank:
-    _, _, index, node, state, *others, gpus, silent_since = row
+    _, _, index, node, state, *others, gpus, silent_since, saved_bytes, state_bytes = row
     others += [() if gpus == "[]" else tuple(json.loads(gpus)), silent_since]
+    others += [saved_bytes, state_bytes]
     return Rank(index, node, _RANK_STATES[state], *others)
 
 

@@ -67,11 +67,12 @@ class RunRow(Base):
     started_at: Mapped[float | None]
     ended_at: Mapped[float | None]
     deadline: Mapped[float | None]
-    acknowledged: Mapped[bool]
+    acknowledged: Mapped[bool]  # read by servers of earlier releases
     asked_at: Mapped[float | None]
     yielded: Mapped[bool] = mapped_column(server_default=false())
     environment_lock: Mapped[str] = mapped_column(server_default="")
     killed_at: Mapped[float | None]
+    acknowledged_at: Mapped[float | None]
 
 
 class RankRow(Base):
@@ -90,6 +91,8 @@ class RankRow(Base):
     ended_at: Mapped[float | None]
     gpus: Mapped[str] = mapped_column(server_default="[]")  # JSON
     silent_since: Mapped[float | None]
+    saved_bytes: Mapped[int] = mapped_column(server_default="0")
+    state_bytes: Mapped[int] = mapped_column(server_default="0")
 
 
 class EventRow(Base):

@@ -24,7 +24,7 @@ def running(deadline: float, asked_at: float = 2e6, *, acknowledged: bool = Fals
         priority=Priority.NORMAL,
         deadline=deadline,
         asked_at=asked_at,
-        acknowledged=acknowledged,
+        acknowledged_at=asked_at if acknowledged else None,
     )
     return Task(
         1,
