@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 _LISTED = 5
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def format_number(number: float) -> str:
@@ -22,6 +23,14 @@ def format_list(numbers: Sequence[object]) -> str:
     """Return a list as text: `1, 2, 3`, or `1, 2, 3, 4, 5 and 12 more`."""
     more = f" and {len(numbers) - _LISTED} more" if len(numbers) > _LISTED else ""
     return ", ".join(map(str, numbers[:_LISTED])) + more
+
+
+def format_part(part: float, whole: float) -> str:
+    """Return a part of a size in bytes as text, in the unit of the whole: `2.1 of 3.6 GiB`."""
+    size, units = float(whole), list(_UNITS)
+    while size >= 999.5 and len(units) > 1:
+        part, size, units = part / 1024, size / 1024, units[1:]
+    return f"{part:.3g} of {size:.3g} {units[0]}"
 
 
 def format_duration(seconds: float) -> str:

@@ -36,6 +36,7 @@ class Progress:
     # end of the last run or of the last dependency; None if there was none
     queued_at: float | None = None
     suspensions: tuple[Suspension, ...] = ()  # of the last day, oldest first
+    saved_step: int | None = None  # step of the last checkpoint; None if unknown
 
     @property
     def restart_seconds(self) -> float | None:

@@ -53,14 +53,15 @@ def record_end(task: Task, run: Run, now: float) -> Task:
         progress,
         held_seconds=progress.held_seconds + seconds,
         overhead_seconds=progress.overhead_seconds + max(0.0, seconds - work),
-        lost_seconds=progress.lost_seconds + (0.0 if saved else _unsaved(progress, run, now)),
+        lost_seconds=progress.lost_seconds
+        + (0.0 if saved else unsaved_seconds(progress, run, now)),
         losses=progress.losses + _counts_as_loss(task, run, saved),
         queued_at=now,
     )
     return replace(task, progress=_with_suspend_cost(progress, task, run, now))
 
 
-def _unsaved(progress: Progress, run: Run, now: float) -> float:
+def unsaved_seconds(progress: Progress, run: Run, now: float) -> float:
     """Return the seconds of work since the last checkpoint of this run."""
     since = programs_started_at(run)
     if since is None:

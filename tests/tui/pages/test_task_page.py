@@ -107,6 +107,14 @@ async def test_a_waiting_task_says_why_with_numbers_and_what_would_help(
         await tui.shows("[why]", "What stands in the way", "What would help", "Nodes that suit it")
 
 
+async def test_a_suspended_task_says_why_also_while_it_waits(server, drive, submit, client) -> None:
+    task = await submit("polite", "sleep", "60")
+    await client.tasks.wait(task.id, "running", timeout=30)
+    await client.tasks.suspend(task.id, hold=True)
+    async with drive(server.profile, size=(110, 40), start="task 1") as tui:
+        await tui.shows("1 polite", "Why it was suspended", "suspended by admin")
+
+
 async def test_the_page_follows_the_task(server, drive, submit) -> None:
     await submit("train")
     async with drive(server.profile, start="task 1") as tui:

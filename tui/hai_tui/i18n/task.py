@@ -34,6 +34,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "why.silent.do": ("What you can do", "可以采取的措施"),
     "ranks.silent": ("agent silent", "agent 失联"),
     "head.waiting": ("Waiting", "等待"),
+    "head.suspended": ("Why it was suspended", "挂起原因"),
     "head.ranks": ("Ranks of run {number}", "第 {number} 次运行的 rank"),
     "head.goodput": ("What its time on nodes was worth", "节点时间的有效率"),
     "head.facts": ("Facts", "信息"),

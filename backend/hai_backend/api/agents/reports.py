@@ -128,7 +128,8 @@ def _exited(key: RankKey, exited: pb.ProgramExited) -> ev.ProgramExited:
 
 def _checkpoint_report(saved: pb.CheckpointSaved) -> Report:
     program_seconds = saved.program_seconds if saved.HasField("program_seconds") else None
-    return Report(saved.seconds, saved.count or 1, program_seconds)
+    step = saved.step if saved.step >= 0 else None
+    return Report(saved.seconds, saved.count or 1, program_seconds, step)
 
 
 def _truncate_services(reported: pb.ServicesReported) -> pb.ServicesReported:

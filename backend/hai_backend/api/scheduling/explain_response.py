@@ -27,13 +27,15 @@ from hai_backend.domain.progress import Suspension
 from hai_backend.domain.scheduling.plan import Wait, WaitReason
 from hai_backend.domain.scheduling.snapshot import QuotaRow
 from hai_backend.domain.spec import AfterOutcome
-from hai_backend.domain.task import Rank, Task, TaskEvent
+from hai_backend.domain.task import Rank, RunState, Task, TaskEvent
+from hai_backend.lifecycle.saving import describe_save
 from hai_backend.scheduler.explain.blockers import NodeNumbers
 from hai_backend.scheduler.explain.remedy import Change
 
 _MAX_LISTED = 20  # tasks or groups in one response
 _MAX_PREDECESSORS = 20
 _MAX_NAMED = 5  # in one sentence
+_SUSPENSIONS = ("SuspendAsked", "SuspendForced")  # kinds of events
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,7 @@ def _constraints(facts: Facts, wait: Wait | None) -> Iterator[str]:
         yield "no scheduling pass has seen the task since it was submitted or changed; ask again in a moment"
         return
     yield wait.message
+    yield from _describe_saves(facts)
     yield from _describe_predecessors(facts)
     if wait.why is WaitReason.AFTER:
         return  # nodes and quotas do not matter until the predecessors have ended
@@ -120,6 +123,16 @@ def _constraints(facts: Facts, wait: Wait | None) -> Iterator[str]:
     yield from _describe_quotas(facts, wait)
     yield from describe_protection(facts.insight.blockers.nodes)
     yield from _describe_reservation(facts)
+
+
+def _describe_saves(facts: Facts) -> Iterator[str]:
+    """Yield a sentence for each task that saves before it leaves its nodes to this task."""
+    for other in sorted(facts.unfinished.values(), key=lambda task: task.id):
+        run = other.run
+        if run is None or run.suspended_for != facts.task.id or other.waiting:
+            continue
+        if run.state is RunState.SUSPENDING and run.state_bytes:
+            yield f"task {other.id} is saving: {describe_save(run, facts.now)}"
 
 
 def _describe_predecessors(facts: Facts) -> Iterator[str]:
@@ -290,9 +303,10 @@ def _task_ahead_to_proto(other: Task, rule: str, facts: Facts) -> pb.TaskAhead:
 
 
 def describe_suspensions(events: Iterable[tuple[int, TaskEvent]]) -> tuple[str, ...]:
-    """Return a sentence for each request to suspend the task."""
+    """Return a sentence for each request to suspend the task, and for each run that did not leave in time."""
     return tuple(
-        f"{format_utc(event.time)} run {event.run}: {event.reason} (asked by {event.actor})"
+        f"{format_utc(event.time)} run {event.run}: {event.reason}"
+        + f" (asked by {event.actor})" * (event.kind == "SuspendAsked")
         for _, event in events
-        if event.kind == "SuspendAsked"
+        if event.kind in _SUSPENSIONS
     )

@@ -41,6 +41,7 @@ class Report:
     seconds: float
     count: int = 1
     program_seconds: float | None = None
+    step: int | None = None  # of the last checkpoint; None if unknown
 
     @property
     def plausible(self) -> bool:
@@ -56,7 +57,7 @@ class _Unsaved:
     run: int
     rank: int
     received_at: float
-    progress: Progress  # its saved_at, saves and save_seconds are newer than those of the task
+    progress: Progress  # what it knows of checkpoints is newer than those of the task
 
 
 class Tasks(Protocol):
@@ -112,6 +113,7 @@ class Checkpoints:
             task.progress,
             saved_at=newer.saved_at,
             saves=newer.saves,
+            saved_step=newer.saved_step,
             save_seconds=newer.save_seconds,
         )
         return replace(task, progress=progress)
@@ -185,6 +187,7 @@ def merged(progress: Progress, run: Run, rank: int, report: Report, now: float) 
         progress,
         saved_at=when,
         saves=progress.saves + count,
+        saved_step=report.step,
         save_seconds=update_mean(progress.save_seconds, seconds, count)
         if seconds > 0
         else progress.save_seconds,

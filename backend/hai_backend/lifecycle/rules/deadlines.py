@@ -19,6 +19,7 @@ from hai_backend.lifecycle.rules.transition import (
     with_line,
     with_run,
 )
+from hai_backend.lifecycle.saving import describe_unfinished_save
 
 
 def check_build_deadline(
@@ -65,11 +66,22 @@ def check_suspend_deadline(
     if run.state is RunState.SUSPENDING and run.stop_code & StopCode.FAILED:
         return terminate(task, run, StopCode.NONE, run.reason, now, limits)
     options = task.spec.options
+    if run.state_bytes:
+        return _end_while_saving(task, run, now, limits)
     acknowledged = run.acknowledged_at is not None
     verb = "yield" if acknowledged else "acknowledge"
     seconds = save_seconds(task) if acknowledged else options.ack_within
     line = Line("SuspendForced", f"the program did not {verb} within {seconds:g} s")
     return with_line(line, terminate(task, run, StopCode.NONE, run.reason, now, limits))
+
+
+def _end_while_saving(task: Task, run: Run, now: float, limits: Limits) -> Transition:
+    """End a run in the middle of a save, and add what that has cost to the reason of its end."""
+    text = describe_unfinished_save(task, run, now, limits)
+    ended = terminate(task, run, StopCode.NONE, run.reason, now, limits)
+    assert ended.task.run is not None
+    told = with_run(ended.task, ended.task.run, reason=f"{run.reason}. {text}")
+    return with_line(Line("SuspendForced", text), replace(ended, task=told))
 
 
 def check_kill_deadline(

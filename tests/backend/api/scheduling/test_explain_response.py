@@ -10,12 +10,23 @@ from hai_backend.api.scheduling.explain_response import (
     Facts,
     describe_foreign_pods,
     describe_protection,
+    describe_suspensions,
     explain_response,
 )
 from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.scheduling.plan import Wait, WaitReason
 from hai_backend.domain.spec import ProgramSpec, TaskSpec
-from hai_backend.domain.task import Outcome, Rank, RankState, Run, RunState, Task, TaskState
+from hai_backend.domain.task import (
+    Outcome,
+    Rank,
+    RankState,
+    Run,
+    RunState,
+    Task,
+    TaskEvent,
+    TaskState,
+)
 from hai_backend.scheduler.explain.blockers import NodeNumbers
 
 
@@ -55,6 +66,35 @@ def test_explanation_of_a_failed_task_is_its_diagnosis() -> None:
     assert "rank 0 on n1 was the first to fail: exit code 1" in said.constraints
     assert said.constraints[-1].startswith("likely cause: a Python package is missing")
     assert "submit it again: hai describe 7 | hai run -" in said.suggestions
+
+
+def test_who_waits_for_a_save_sees_its_progress() -> None:
+    spec, gib = TaskSpec("t", ProgramSpec("x.py")), 1 << 30
+    waiting = Task(7, "ada", spec, TaskState.WAITING_INIT, Priority.HIGH, 0.0)
+    rank = Rank(0, "n1", RankState.RUNNING, saved_bytes=21 * gib // 10, state_bytes=36 * gib // 10)
+    asked = {"asked_at": 1.0, "acknowledged_at": 2.0}
+    run = Run(1, RunState.SUSPENDING, (rank,), 0.0, Priority.LOW, suspended_for=7, **asked)
+    saves = Task(1, "bob", spec, TaskState.RUNNING, Priority.LOW, 0.0, run=run)
+    idle = replace(saves, id=2, run=replace(run, ranks=(Rank(0, "n2", RankState.RUNNING),)))
+    for_other = replace(saves, id=3, run=replace(run, suspended_for=8))
+    left = replace(saves, id=4, state=TaskState.SUSPENDED)
+    others = {task.id: task for task in (left, for_other, idle, saves)}
+    wait = Wait(7, WaitReason.WAITING_FOR_PREEMPTED, "Is promised 1 node.", 1, Priority.HIGH, ())
+    said = explain_response(Facts(waiting, wait, others, {}, (), (), 6.2, lambda other: True))
+    saving = [line for line in said.constraints if "saving" in line]
+    assert saving == ["task 1 is saving: 2.1 of 3.6 GiB, about 3 s left"]
+
+
+def test_the_history_tells_who_asked_and_what_was_lost() -> None:
+    events = [
+        TaskEvent(60.0, "scheduler", "SuspendAsked", "task 9 needs the nodes", 1),
+        TaskEvent(61.0, "agent", "ProgramExited", "exit code 143", 1),
+        TaskEvent(62.0, "server", "SuspendForced", "Run 1 was ended while it saved.", 1),
+    ]
+    assert describe_suspensions(enumerate(events)) == (
+        "1970-01-01 00:01:00 UTC run 1: task 9 needs the nodes (asked by scheduler)",
+        "1970-01-01 00:01:02 UTC run 1: Run 1 was ended while it saved.",
+    )
 
 
 def test_pods_of_other_systems_are_named_for_usable_nodes() -> None:

@@ -135,6 +135,14 @@ async def test_they_are_written_after_a_while_without_a_line(place: Place) -> No
     assert place.store.writes == 1
 
 
+async def test_the_step_of_the_last_checkpoint_is_known(place: Place) -> None:
+    place.report(0.25, step=28)
+    assert place.known().saved_step == 28
+    place.clock.advance(1)
+    place.report(0.25)
+    assert place.known().saved_step is None  # not the step of an earlier checkpoint
+
+
 async def test_any_write_takes_them_along(place: Place) -> None:
     place.report(0.25)
     await place.task_manager.set_rank(1, "ada", 2.0)

@@ -124,6 +124,8 @@ def overview(
         cards.append(_card(text("head.failure"), *failure))
     if waiting.reason:
         cards.append(_card(text("head.waiting"), *_waiting_lines(task, waiting, now)))
+        if task.suspend_count and task.reason:
+            cards.append(_card(text("head.suspended"), Text(printable(task.reason))))
     if run.ranks:
         title = text("head.ranks", number=run.number)
         cards.append(_card(title, _rank_grid(run, tones), _rank_legend(run, tones)))

@@ -1,0 +1,76 @@
+"""Sentences about a run that saves, and about one that was ended while it saved."""
+
+from __future__ import annotations
+
+from math import ceil
+
+from hai_backend.domain.formatting import format_duration, format_part
+from hai_backend.domain.task import Run, RunState, Task
+from hai_backend.lifecycle.accounting import unsaved_seconds
+from hai_backend.lifecycle.limits import Limits, save_ends_at, stall_seconds
+
+_MARGIN = 1.1  # of the advised time to save over the estimate
+_ROUND_SECONDS = 5
+_MAX_SAVE_WITHIN = 3600  # as in the validation of tasks
+_MAX_LEFT_SECONDS = 86_400.0  # a longer estimate says nothing
+
+
+def describe_save(run: Run, now: float) -> str:
+    """Return how much of its state a run has saved and how long the rest takes: `2.1 of 3.6 GiB, about 3 s left`."""
+    part, estimate = format_part(run.saved_bytes, run.state_bytes), _estimated_seconds(run, now)
+    if estimate is None or (left := estimate - _elapsed(run, now)) > _MAX_LEFT_SECONDS:
+        return part
+    return f"{part}, about {format_duration(max(1.0, round(left)))} left"
+
+
+def describe_unfinished_save(task: Task, run: Run, now: float, limits: Limits) -> str:
+    """Return that a run was ended while it saved, what that has cost, and what helps."""
+    elapsed = _elapsed(run, now)
+    facts = f"{format_part(run.saved_bytes, run.state_bytes)} after {_seconds(elapsed)}"
+    stall = stall_seconds(task, limits)
+    if run.deadline is not None and run.deadline < save_ends_at(task, run, limits):
+        facts += f", nothing more in the last {format_duration(stall)}"
+    estimate = _estimated_seconds(run, now)
+    sentences = (
+        f"Run {run.number} was ended while it saved ({facts}).",
+        _describe_loss(task, run, now),
+        _advice(estimate) if estimate is not None else "",
+    )
+    return " ".join(filter(None, sentences))
+
+
+def _describe_loss(task: Task, run: Run, now: float) -> str:
+    lost = unsaved_seconds(task.progress, run, now)
+    work = f"{_seconds(lost)} of work were lost" if lost >= 0.5 else ""
+    if run.state is not RunState.SUSPENDING:  # the task does not continue
+        return f"{work}." if work else ""
+    return f"{_describe_restart(task)}; {work}." if work else f"{_describe_restart(task)}."
+
+
+def _describe_restart(task: Task) -> str:
+    if not task.progress.saves:
+        return "It starts again from the beginning"
+    step = task.progress.saved_step
+    return f"It continues from {'its last checkpoint' if step is None else f'step {step}'}"
+
+
+def _advice(estimate: float) -> str:
+    seconds = _ROUND_SECONDS * ceil(_MARGIN * estimate / _ROUND_SECONDS)
+    if seconds > _MAX_SAVE_WITHIN:
+        return f"The whole save would take about {format_duration(estimate)}, longer than a task may ask for."
+    return f"Raise save_within to about {seconds} s."
+
+
+def _estimated_seconds(run: Run, now: float) -> float | None:
+    """Return how long the whole save takes at its rate so far; None while nothing is saved."""
+    return _elapsed(run, now) * run.state_bytes / run.saved_bytes if run.saved_bytes else None
+
+
+def _elapsed(run: Run, now: float) -> float:
+    """Return the seconds since the program noticed the request, or since it was asked."""
+    began = run.asked_at if run.acknowledged_at is None else run.acknowledged_at
+    return max(0.0, now - (now if began is None else began))
+
+
+def _seconds(seconds: float) -> str:
+    return format_duration(round(seconds)) if seconds >= 1 else format_duration(seconds)
