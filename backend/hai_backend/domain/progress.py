@@ -37,6 +37,8 @@ class Progress:
     queued_at: float | None = None
     suspensions: tuple[Suspension, ...] = ()  # of the last day, oldest first
     saved_step: int | None = None  # step of the last checkpoint; None if unknown
+    # longest time of the last saves, in seconds; it falls slowly after shorter saves
+    longest_save: float | None = None
 
     @property
     def restart_seconds(self) -> float | None:
@@ -56,3 +58,8 @@ def update_mean(earlier: float | None, measured: float, count: int = 1) -> float
     if earlier is None:
         return measured
     return measured + (earlier - measured) * (1 - _NEWEST) ** count
+
+
+def update_longest(earlier: float | None, measured: float) -> float:
+    """Return the longest of the last measurements. An earlier one counts less with each that is shorter."""
+    return max(measured, update_mean(earlier, measured))

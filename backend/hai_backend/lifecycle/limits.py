@@ -37,6 +37,11 @@ class Limits:
 
 DEFAULTS = Limits()
 
+_LEARNED_FACTOR, _LEARNED_MARGIN = (
+    1.5,
+    1.0,
+)  # of the time to save over the longest of the last saves
+
 
 def time_limit_at(task: Task, run: Run, renewed: float) -> float | None:
     """Return when the run reaches a time limit, or None. A lifetime counts from `renewed`."""
@@ -51,9 +56,16 @@ def limit_reached(task: Task, run: Run, now: float) -> bool:
     return any(now >= end for end in _limits(task, run))
 
 
-def save_seconds(task: Task) -> float:
-    """Return the seconds that a program has to save after it has acknowledged, before any extension."""
-    return task.spec.options.save_within
+def save_seconds(task: Task, limits: Limits) -> float:
+    """Return the seconds that a program has to save after it has acknowledged, before any extension.
+
+    These are the declared seconds, or more if its last saves have taken longer.
+    """
+    declared, longest = task.spec.options.save_within, task.progress.longest_save
+    if longest is None:
+        return declared
+    learned = _LEARNED_FACTOR * longest + _LEARNED_MARGIN
+    return max(declared, min(learned, limits.save_within_max))
 
 
 def stall_seconds(task: Task, limits: Limits) -> float:
@@ -61,7 +73,7 @@ def stall_seconds(task: Task, limits: Limits) -> float:
 
     They are not fewer than the seconds to save: a program may flush all its bytes at the end, when none are counted.
     """
-    return max(save_seconds(task), limits.stall_within)
+    return max(save_seconds(task, limits), limits.stall_within)
 
 
 def save_ends_at(task: Task, run: Run, limits: Limits) -> float:
@@ -92,7 +104,11 @@ def response_timeout(task: Task, run: Run, limits: Limits) -> float:
         case RunState.CREATED | RunState.BUILDING:
             return limits.build_within
         case RunState.SUSPENDING | RunState.STOPPING:
-            return save_seconds(task) if run.acknowledged_at is not None else options.ack_within
+            return (
+                save_seconds(task, limits)
+                if run.acknowledged_at is not None
+                else options.ack_within
+            )
         case _:
             return 0.0
 

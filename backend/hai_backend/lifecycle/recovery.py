@@ -85,7 +85,7 @@ def instructions_on_attach(
         case RunState.RUNNING if not started:
             return (StartPrograms(run.number, one),)
         case RunState.SUSPENDING | RunState.STOPPING:
-            suspend = SuspendPrograms(run.number, one, save_seconds(task))
+            suspend = SuspendPrograms(run.number, one, save_seconds(task, limits))
             return (suspend,) if started else (StartPrograms(run.number, one), suspend)
         case RunState.TERMINATING:
             return (EndPrograms(run.number, one, limits.end_grace, run.reason),)

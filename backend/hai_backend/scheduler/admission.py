@@ -32,7 +32,7 @@ def find_fault(task: SchedTask) -> str:
         return f"priority {task.priority!r} must be one of {', '.join(p.name for p in Priority)}."
     if count <= 0 or gpu < 0 or cpu < 0 or memory < 0:
         return f"Requests {task.node_count} nodes with {task.gpu} gpus, {task.cpu} cpus, {task.memory} GB."
-    since, restart = task.waiting_since or 0.0, task.restart_seconds or 0.0
+    since, restart = task.waiting_since or 0.0, (task.restart_seconds or 0.0) + task.save_seconds
     times = task.created_at + task.not_before + task.custom_rank + task.run_seconds
     if not isfinite(times + since + restart):
         return "custom_rank or a time is not a finite number."

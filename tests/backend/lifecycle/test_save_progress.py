@@ -9,11 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hai_backend.domain.progress import Progress
+from hai_backend.domain.spec import TaskType
 from hai_backend.domain.task import Run, RunState, Task
 from hai_backend.lifecycle import events as ev
-from hai_backend.lifecycle import step
+from hai_backend.lifecycle import instructions_on_attach, step
+from hai_backend.lifecycle.instructions import SuspendPrograms
 from hai_backend.lifecycle.limits import DEFAULTS, max_deadline
-from tests.backend.lifecycle.test_state_machine import ACK, NOW, STOP, SUSPEND, exited, running
+from tests.backend.lifecycle.test_state_machine import (
+    ACK,
+    NOW,
+    STOP,
+    SUSPEND,
+    YIELD,
+    exited,
+    running,
+)
 
 ACK_AT, STEP = NOW + 1, 1 << 20
 
@@ -132,3 +143,48 @@ def test_without_extension_if_the_operator_wants_none() -> None:
     limits = replace(DEFAULTS, save_within_max=0.0)
     task = step(leaving(), saved(1), NOW + 3, limits).task
     assert run_of(task).deadline == NOW + 6
+
+
+LEARNED = [
+    pytest.param({}, None, 5.0, id="nothing: the declared time"),
+    pytest.param({}, 1.0, 5.0, id="short saves: the declared time"),
+    pytest.param({}, 8.0, 13.0, id="saves of 8 s"),
+    pytest.param({}, 1000.0, 120.0, id="at most the platform's limit"),
+    pytest.param({"save_within": 200}, 1000.0, 200.0, id="or the declared time"),
+]
+
+
+@pytest.mark.parametrize(("options", "longest", "seconds"), LEARNED)
+def test_the_time_to_save_is_learned_from_earlier_saves(
+    options: dict[str, Any], longest: float | None, seconds: float
+) -> None:
+    start = replace(running(**options), progress=Progress(longest_save=longest))
+    asked = step(start, SUSPEND, NOW)
+    assert asked.instructions == (SuspendPrograms(1, (0, 1), seconds),)
+    task = step(asked.task, ACK, NOW + 1).task
+    assert run_of(task).deadline == NOW + 1 + seconds
+    assert instructions_on_attach(task, 0, started=True) == (SuspendPrograms(1, (0,), seconds),)
+    timer = max_deadline(task, run_of(task), DEFAULTS)
+    assert timer >= seconds
+    forced = step(task, ev.Ticked(1), NOW + 1 + seconds)
+    assert f"did not yield within {seconds:g} s" in forced.events[0].reason
+
+
+@pytest.mark.parametrize(
+    ("kind", "events", "longest"),
+    [
+        pytest.param(TaskType.TRAINING, [SUSPEND, ACK], 4.0, id="from noticing to yielding"),
+        pytest.param(TaskType.TRAINING, [STOP, ACK], 4.0, id="of a stop, too"),
+        pytest.param(TaskType.TRAINING, [SUSPEND], None, id="never noticed"),
+        pytest.param(TaskType.TRAINING, [], None, id="not asked"),
+        pytest.param(TaskType.JUPYTER, [SUSPEND, ACK], None, id="a container only waits"),
+    ],
+)
+def test_a_suspension_teaches_how_long_a_save_takes(
+    kind: TaskType, events: list[ev.Event], longest: float | None
+) -> None:
+    task = running()
+    task = replace(task, spec=replace(task.spec, task_type=kind))
+    for event in events:
+        task = step(task, event, NOW).task
+    assert step(task, YIELD, NOW + 4).task.progress.longest_save == longest

@@ -333,6 +333,7 @@ HOSTILE = st.builds(
     not_before=st.sampled_from([0.0, nan, inf]),
     run_seconds=st.sampled_from([0.0, -1.0, nan, inf, 1e300]),
     restart_seconds=st.sampled_from([None, -5.0, nan, inf, 1e300]),
+    save_seconds=st.sampled_from([0.0, -5.0, nan, inf, 1e300]),
     lost_seconds=st.sampled_from([0.0, -5.0, nan, inf, 1e300]),
     gpu=st.sampled_from([0, -1, 10**20]),
     cpu=st.sampled_from([0, 10**20]),

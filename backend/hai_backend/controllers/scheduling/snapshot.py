@@ -120,6 +120,7 @@ def sched_task(task: Task, saved_at: float | None = None) -> SchedTask:
         suspensions=task.progress.suspensions,
         yields=task.progress.yields,
         restart_seconds=task.progress.restart_seconds,
+        save_seconds=task.progress.longest_save or 0.0,
         lost_seconds=task.progress.lost_seconds,
     )
 

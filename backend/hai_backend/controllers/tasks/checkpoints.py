@@ -20,7 +20,7 @@ import structlog
 
 from hai_backend.controllers.aio.clock import Clock
 from hai_backend.domain.errors import HaiError
-from hai_backend.domain.progress import Progress, update_mean
+from hai_backend.domain.progress import Progress, update_longest, update_mean
 from hai_backend.domain.task import Run, RunState, Task
 from hai_backend.launch.base import RankKey
 
@@ -115,6 +115,7 @@ class Checkpoints:
             saves=newer.saves,
             saved_step=newer.saved_step,
             save_seconds=newer.save_seconds,
+            longest_save=newer.longest_save,
         )
         return replace(task, progress=progress)
 
@@ -183,12 +184,13 @@ def merged(progress: Progress, run: Run, rank: int, report: Report, now: float) 
     elapsed = when - before
     count = min(report.count, int(_MAX_PER_SECOND * max(1.0, elapsed)))
     seconds = min(report.seconds, elapsed / count)
+    progress = replace(
+        progress, saved_at=when, saves=progress.saves + count, saved_step=report.step
+    )
+    if seconds <= 0:
+        return progress
     return replace(
         progress,
-        saved_at=when,
-        saves=progress.saves + count,
-        saved_step=report.step,
-        save_seconds=update_mean(progress.save_seconds, seconds, count)
-        if seconds > 0
-        else progress.save_seconds,
+        save_seconds=update_mean(progress.save_seconds, seconds, count),
+        longest_save=update_longest(progress.longest_save, seconds),
     )

@@ -57,6 +57,7 @@ class SchedTask:
     suspensions: tuple[Suspension, ...] = ()  # of the last day, by the scheduler; oldest first
     yields: bool = False  # whether the program saves when it is asked to leave
     restart_seconds: float | None = None  # measured cost of suspending and starting again
+    save_seconds: float = 0.0  # longest time of its last saves; 0 if unknown
     lost_seconds: float = 0.0  # work of earlier runs that no checkpoint has saved
 
 

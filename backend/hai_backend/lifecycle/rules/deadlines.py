@@ -45,16 +45,16 @@ def check_time_limit(
         return terminate(task, run, StopCode.NONE, run.reason, now, limits)
     options = task.spec.options
     if options.lifetime and not limit_reached(task, run, now):
-        return _suspend_container(task, run, now)
+        return _suspend_container(task, run, now, limits)
     limit = options.timeout or options.time_limit
     line = Line("StopAsked", f"its time limit of {limit} s was reached")
-    return ask_to_stop(task, run, StopCode.TIMEOUT, line, now)
+    return ask_to_stop(task, run, StopCode.TIMEOUT, line, now, limits)
 
 
-def _suspend_container(task: Task, run: Run, now: float) -> Transition:
+def _suspend_container(task: Task, run: Run, now: float, limits: Limits) -> Transition:
     """Suspend a dev container at the end of its lifetime. It keeps its files and is held until its user resumes it."""
     line = Line("SuspendAsked", f"its lifetime of {task.spec.options.lifetime} s is over")
-    return ask_to_suspend(replace(task, held=True), run, line, now)
+    return ask_to_suspend(replace(task, held=True), run, line, now, limits)
 
 
 def check_suspend_deadline(
@@ -70,7 +70,7 @@ def check_suspend_deadline(
         return _end_while_saving(task, run, now, limits)
     acknowledged = run.acknowledged_at is not None
     verb = "yield" if acknowledged else "acknowledge"
-    seconds = save_seconds(task) if acknowledged else options.ack_within
+    seconds = save_seconds(task, limits) if acknowledged else options.ack_within
     line = Line("SuspendForced", f"the program did not {verb} within {seconds:g} s")
     return with_line(line, terminate(task, run, StopCode.NONE, run.reason, now, limits))
 

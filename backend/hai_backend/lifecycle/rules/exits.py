@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hai_backend.domain.spec import OnEnd
+from hai_backend.domain.progress import update_longest
+from hai_backend.domain.spec import OnEnd, TaskType
 from hai_backend.domain.task import Rank, RankState, Run, RunState, StopCode, Task
 from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle.exit_codes import describe_exit_code
@@ -28,7 +29,16 @@ def on_yielded(task: Task, run: Run, event: ev.Yielded, now: float, limits: Limi
         return Transition(task)  # the run is already ending for another reason
     code = StopCode.NONE if run.state is RunState.STOPPING else StopCode.INTERRUPT
     line = Line("Yielded", "the program has saved", "agent", event.rank)
+    task = _with_save_time(task, run, now)
     return with_line(line, _end_after_yield(task, run, code, now, limits))
+
+
+def _with_save_time(task: Task, run: Run, now: float) -> Task:
+    """Store how long the program took to save. The agent of a dev container waits, and so tells nothing."""
+    if run.acknowledged_at is None or task.spec.task_type is not TaskType.TRAINING:
+        return task
+    longest = update_longest(task.progress.longest_save, max(0.0, now - run.acknowledged_at))
+    return replace(task, progress=replace(task.progress, longest_save=longest))
 
 
 def _end_after_yield(

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from hai_backend.domain.formatting import format_utc
 from hai_backend.domain.spec import OnEnd
-from hai_backend.domain.task import Rank, RankState, Run, RunState, StopCode, Task
+from hai_backend.domain.task import RankState, Run, RunState, StopCode, Task
 from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle.instructions import KillRanks
 from hai_backend.lifecycle.limits import Limits
@@ -135,7 +135,7 @@ def on_node_lost(
             return Transition(task)  # the program saves already; its deadlines apply
         verdict = _verdict(task, run, rank.index)
         if run.state is RunState.RUNNING and not run.stop_code and verdict is not OnEnd.IGNORE:
-            return _ask_to_save(task, run, rank, event.reason, verdict, now)
+            return _ask_to_save(task, run, event, verdict, now, limits)
     kill = KillRanks(run.number, (rank.index,))
     if not is_live(rank) or rank.state in _FINAL or run.state is RunState.TERMINATING:
         return Transition(task, (kill,))
@@ -146,14 +146,15 @@ def on_node_lost(
 
 
 def _ask_to_save(
-    task: Task, run: Run, rank: Rank, why: str, verdict: OnEnd, now: float
+    task: Task, run: Run, event: ev.NodeLost, verdict: OnEnd, now: float, limits: Limits
 ) -> Transition:
-    reason = f"node {rank.node} was lost: {why}; the agent of rank {rank.index} answers"
+    rank = run.ranks[event.rank]
+    reason = f"node {rank.node} was lost: {event.reason}; the agent of rank {rank.index} answers"
     if verdict is OnEnd.RESTART:
         line = Line("SuspendAsked", reason, "cluster", rank.index)
-        return ask_to_suspend(task, run, line, now)
+        return ask_to_suspend(task, run, line, now, limits)
     line = Line("StopAsked", reason, "cluster", rank.index)
-    return ask_to_stop(task, run, _CODES[verdict], line, now)
+    return ask_to_stop(task, run, _CODES[verdict], line, now, limits)
 
 
 def _verdict(task: Task, run: Run, lost: int) -> OnEnd:

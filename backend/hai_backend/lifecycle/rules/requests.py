@@ -85,7 +85,9 @@ def _stop(task: Task, event: ev.StopAsked, now: float, limits: Limits) -> Transi
     task = replace(task, wanted_outcome=outcome, reason=_stop_reason(event))
     code = _CODES[outcome]
     if run.state is RunState.RUNNING and not run.stop_code:
-        return ask_to_stop(task, run, code, Line("StopAsked", _stop_reason(event), event.by), now)
+        return ask_to_stop(
+            task, run, code, Line("StopAsked", _stop_reason(event), event.by), now, limits
+        )
     if run.state in (RunState.CREATED, RunState.BUILDING):
         return terminate(task, run, code, _stop_reason(event), now, limits)
     state = RunState.STOPPING if run.state is RunState.SUSPENDING else run.state
@@ -106,7 +108,7 @@ def _suspend(task: Task, event: ev.SuspendAsked, now: float, limits: Limits) -> 
     leaving = replace(run, suspended_for=event.for_task)
     if run.state is RunState.RUNNING and not run.stop_code:
         line = Line("SuspendAsked", event.reason, event.by)
-        return ask_to_suspend(_with_suspension(task, event, now), leaving, line, now)
+        return ask_to_suspend(_with_suspension(task, event, now), leaving, line, now, limits)
     if run.state in (RunState.CREATED, RunState.BUILDING):
         task = _with_suspension(task, event, now)
         return terminate(task, leaving, StopCode.INTERRUPT, event.reason, now, limits)

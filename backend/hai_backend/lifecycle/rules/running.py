@@ -85,7 +85,7 @@ def on_acknowledged(
     """Store that the program has noticed the request to leave. From now on it has time to save."""
     if run.acknowledged_at is not None:
         return Transition(task)
-    deadline = now + save_seconds(task)
+    deadline = now + save_seconds(task, limits)
     return Transition(with_run(task, run, acknowledged_at=now, deadline=deadline))
 
 

@@ -147,19 +147,25 @@ def terminate(
     )
 
 
-def ask_to_suspend(task: Task, run: Run, line: Line, now: float) -> Transition:
+def ask_to_suspend(task: Task, run: Run, line: Line, now: float, limits: Limits) -> Transition:
     """Ask a run to save and leave. Its task is resumed later. `line` says who asks and why."""
     code = run.stop_code | StopCode.INTERRUPT
-    return _ask_to_save(task, replace(run, state=RunState.SUSPENDING, stop_code=code), line, now)
+    return _ask_to_save(
+        task, replace(run, state=RunState.SUSPENDING, stop_code=code), line, now, limits
+    )
 
 
-def ask_to_stop(task: Task, run: Run, code: StopCode, line: Line, now: float) -> Transition:
+def ask_to_stop(
+    task: Task, run: Run, code: StopCode, line: Line, now: float, limits: Limits
+) -> Transition:
     """Ask a run to save and leave. Its task ends."""
     code |= run.stop_code
-    return _ask_to_save(task, replace(run, state=RunState.STOPPING, stop_code=code), line, now)
+    return _ask_to_save(
+        task, replace(run, state=RunState.STOPPING, stop_code=code), line, now, limits
+    )
 
 
-def _ask_to_save(task: Task, run: Run, line: Line, now: float) -> Transition:
+def _ask_to_save(task: Task, run: Run, line: Line, now: float, limits: Limits) -> Transition:
     options, ranks = task.spec.options, tuple(r.index for r in run.ranks if is_live(r))
     run = replace(
         run,
@@ -169,7 +175,7 @@ def _ask_to_save(task: Task, run: Run, line: Line, now: float) -> Transition:
         acknowledged_at=None,
     )
     by_owner = line.actor == task.user
-    suspend = SuspendPrograms(run.number, ranks, save_seconds(task), by_owner)
+    suspend = SuspendPrograms(run.number, ranks, save_seconds(task, limits), by_owner)
     return Transition(replace(task, run=run), (suspend,), (line,))
 
 

@@ -140,8 +140,13 @@ def effective_level(task: SchedTask, policy: Policy, now: float) -> tuple[Priori
 
 
 def restart_seconds(task: SchedTask, policy: Policy) -> float:
-    """Return the seconds that suspending the task and starting it again cost, without lost work."""
-    return policy.restart_seconds if task.restart_seconds is None else task.restart_seconds
+    """Return the seconds that suspending the task and starting it again cost, without lost work.
+
+    Until they are measured, the time of its saves is added to the usual cost.
+    """
+    if task.restart_seconds is not None:
+        return task.restart_seconds
+    return policy.restart_seconds + max(0.0, task.save_seconds)
 
 
 def slice_seconds(task: SchedTask, policy: Policy) -> float:

@@ -195,4 +195,5 @@ def _resubmitted(task: SchedTask, number: int, at: float) -> SchedTask:
         name=task.name,
         yields=task.yields,
         restart_seconds=task.restart_seconds,
+        save_seconds=task.save_seconds,
     )

@@ -1,8 +1,9 @@
 """A virtual cluster: the production scheduler with simulated time, nodes and programs.
 
-Programs are ideal. A suspended program frees its nodes after `suspend_seconds` and loses no work. A restarted program
-makes progress again after `restart_seconds`. As in production, a pass follows each change, and its decisions are
-applied at once. A virtual cluster begins empty (replay) or with running tasks (forecast).
+Programs are ideal. A suspended program frees its nodes after `suspend_seconds`, or after the time that its last saves
+took if that is longer, and loses no work. A restarted program makes progress again after `restart_seconds`. As in
+production, a pass follows each change, and its decisions are applied at once. A virtual cluster begins empty (replay)
+or with running tasks (forecast).
 """
 
 from __future__ import annotations
@@ -66,8 +67,8 @@ class VirtualCluster:
         heappush(self.events, (at, _END, simulated.task.id, simulated.run))
 
     def schedule_release(self, simulated: SimulatedTask, *, requeue: bool = True) -> None:
-        """Free the nodes of the task after `suspend_seconds`; then requeue or end the task."""
-        at = self.now + self.suspend_seconds
+        """Free the nodes of the task after `suspend_seconds`, or when it has saved; then requeue or end it."""
+        at = self.now + max(self.suspend_seconds, simulated.task.save_seconds)
         heappush(self.events, (at, _LEFT if requeue else _END, simulated.task.id, simulated.run))
 
     def advance(self) -> bool:

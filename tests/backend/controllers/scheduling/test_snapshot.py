@@ -59,10 +59,11 @@ def test_a_stored_checkpoint_of_this_run_outlasts_the_server() -> None:
 
 def test_what_was_measured_is_passed_on() -> None:
     progress = {"start_seconds": 2.0, "suspend_seconds": 3.0, "lost_seconds": 7.0}
-    known = sched_task(with_progress(yields=True, **progress))
+    known = sched_task(with_progress(yields=True, longest_save=8.0, **progress))
     assert (known.yields, known.restart_seconds, known.lost_seconds) == (True, 5.0, 7.0)
+    assert known.save_seconds == 8.0
     fresh = sched_task(running())
-    assert (fresh.yields, fresh.restart_seconds) == (False, None)
+    assert (fresh.yields, fresh.restart_seconds, fresh.save_seconds) == (False, None, 0.0)
 
 
 def test_the_wait_and_the_suspensions_of_the_last_day_are_passed_on() -> None:

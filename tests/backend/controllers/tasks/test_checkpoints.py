@@ -143,6 +143,13 @@ async def test_the_step_of_the_last_checkpoint_is_known(place: Place) -> None:
     assert place.known().saved_step is None  # not the step of an earlier checkpoint
 
 
+async def test_the_longest_of_the_last_saves_is_known(place: Place) -> None:
+    for seconds, longest in ((2.0, 2.0), (8.0, 8.0), (4.0, 7.0), (0.0, 7.0), (9.0, 9.0)):
+        place.clock.advance(20)
+        place.report(seconds)
+        assert place.known().longest_save == longest
+
+
 async def test_any_write_takes_them_along(place: Place) -> None:
     place.report(0.25)
     await place.task_manager.set_rank(1, "ada", 2.0)

@@ -64,6 +64,7 @@ tasks = st.builds(
     suspensions=st.lists(suspensions, max_size=2).map(tuple),
     yields=st.booleans(),
     restart_seconds=st.none() | numbers,
+    save_seconds=numbers,
     lost_seconds=numbers,
 )
 snapshots = st.builds(

@@ -45,6 +45,10 @@ def test_work_lost(facts: dict[str, Any], expected: float) -> None:
     assert work_lost(run, NOW) == expected
     assert loss(run, POLICY, NOW) == expected + 2 * 65
     assert loss(replace(run, restart_seconds=7.0), POLICY, NOW) == expected + 2 * 7
+    measured = replace(run, restart_seconds=7.0, save_seconds=9.0)
+    assert loss(measured, POLICY, NOW) == expected + 2 * 7
+    saves = replace(run, save_seconds=9.0)
+    assert loss(saves, POLICY, NOW) == expected + 2 * (POLICY.restart_seconds + 9)
 
 
 def group(*parts: Any, policy: Policy = POLICY) -> GroupState:

@@ -187,6 +187,7 @@ runs = st.builds(
     run_seconds=st.floats(0.0, 1e6) | st.sampled_from([0.0, *STARTS[:30]]),
     suspensions=marks,
     restart_seconds=st.sampled_from([None, 1.0, 300.0]),
+    save_seconds=st.sampled_from([0.0, 8.0]),
     lost_seconds=st.floats(0.0, 2 * DAY),
     yields=st.booleans(),
 )
