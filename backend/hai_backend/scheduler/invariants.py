@@ -115,8 +115,9 @@ def _whole_gang(case: _Case) -> Iterator[str]:
 
 def _suits(node: Node, task: SchedTask) -> bool:
     """Return whether a node may take a task."""
-    right = node.group == task.group and task.zone in ("", node.zone)
-    return node.usable and right and (not task.assigned_nodes or node.name in task.assigned_nodes)
+    named = not task.assigned_nodes or node.name in task.assigned_nodes
+    right = node.group == task.group and task.zone in ("", node.zone) and named
+    return node.usable and right and node.gpus >= task.gpu
 
 
 def _one_holder(case: _Case) -> Iterator[str]:

@@ -17,14 +17,17 @@ GPUS = 4
 ASKED = (*LEVELS, Priority.AUTO)
 
 
-def random_nodes() -> st.SearchStrategy[list[Node]]:
+def random_nodes(packed: bool) -> st.SearchStrategy[list[Node]]:
     one = st.tuples(
-        st.sampled_from(["", "A"]), st.sampled_from(["l1", "l2"]), st.sampled_from([0, 0, 0, 1, 2])
+        st.sampled_from(["", "A"]),
+        st.sampled_from(["l1", "l2"]),
+        st.sampled_from([0, 0, 0, 1, 2]),
+        st.sampled_from([GPUS] if packed else [GPUS, GPUS, 1]),
     )
     return st.lists(one, min_size=1, max_size=7).map(
         lambda facts: [
-            node(f"n{i}", zone=zone, topology=(leaf,), gpus=GPUS, cordoned=bad == 1, up=bad != 2)
-            for i, (zone, leaf, bad) in enumerate(facts)
+            node(f"n{i}", zone=zone, topology=(leaf,), gpus=gpus, cordoned=bad == 1, up=bad != 2)
+            for i, (zone, leaf, bad, gpus) in enumerate(facts)
         ]
     )
 
@@ -32,16 +35,17 @@ def random_nodes() -> st.SearchStrategy[list[Node]]:
 @st.composite
 def placed_tasks(draw: st.DrawFn, nodes: list[Node], packed: bool) -> list[SchedTask]:
     """Runs on nodes, never more than fits."""
-    free = {node.name: GPUS for node in nodes}
+    sizes = {node.name: node.gpus for node in nodes}
+    free = dict(sizes)
     tasks: list[SchedTask] = []
     for task in range(101, 101 + draw(st.integers(0, 6))):
         gpu = draw(st.sampled_from([0, 1, 2, 3])) if packed else 0
-        fitting = [name for name, gpus in free.items() if gpus >= (gpu or GPUS)]
+        fitting = [name for name, gpus in free.items() if gpus >= (gpu or sizes[name])]
         names = fitting[: draw(st.integers(1, 3))]
         if not names:
             continue
         for name in names:
-            free[name] -= gpu or GPUS
+            free[name] -= gpu or sizes[name]
         kind = draw(st.sampled_from([running, running, running, leaving, starting]))
         level = draw(st.sampled_from(LEVELS))
         facts = {
@@ -65,7 +69,7 @@ def queued_tasks(draw: st.DrawFn, packed: bool, most: int) -> list[SchedTask]:
             zone=draw(st.sampled_from(["", "", "A"])),
             created_at=NOW - draw(st.sampled_from([0.0, 1000.0, 8000.0, 90_000.0])),
             custom_rank=draw(st.sampled_from([0.0, 0.0, 1.0, -1.0])),
-            gpu=draw(st.sampled_from([0, 1, 2, 3])) if packed else 0,
+            gpu=draw(st.sampled_from([0, 1, 2, 3])),
         )
         for task in range(1, 1 + draw(st.integers(1, most)))
     ]
@@ -74,7 +78,7 @@ def queued_tasks(draw: st.DrawFn, packed: bool, most: int) -> list[SchedTask]:
 @st.composite
 def random_snapshots(draw: st.DrawFn, most: int = 8, quotas: bool = True) -> Snapshot:
     packed = draw(st.booleans())
-    nodes = draw(random_nodes())
+    nodes = draw(random_nodes(packed))
     row = st.builds(quota, st.sampled_from(USERS), st.sampled_from(ASKED), st.integers(0, 4))
     rows = draw(st.lists(row, max_size=5)) if quotas else []
     runs = draw(placed_tasks(nodes, packed))

@@ -90,7 +90,7 @@ def count_fitting_ranks(snapshot: Snapshot, task: SchedTask, left: Collection[in
 
 
 def _count_ranks_on(snapshot: Snapshot, node: Node, task: SchedTask, left: Collection[int]) -> int:
-    if not node.usable or task.zone not in ("", node.zone):
+    if not node.usable or task.zone not in ("", node.zone) or node.gpus < task.gpu:
         return 0
     here = [t for t in snapshot.tasks if t.id not in left for name in t.placed if name == node.name]
     if gpus_per_rank(snapshot, task) == -1:
@@ -119,6 +119,7 @@ def test_starts_are_whole_gangs_on_usable_nodes_with_room(
         assert len(start.nodes) == task.node_count
         for name in start.nodes:
             assert nodes[name].usable
+            assert nodes[name].gpus >= task.gpu
             assert task.zone in ("", nodes[name].zone)
             used[name] += nodes[name].gpus if gpus_per_rank(snapshot, task) == -1 else task.gpu
             assert used[name] <= nodes[name].gpus

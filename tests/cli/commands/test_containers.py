@@ -62,7 +62,7 @@ def test_each_kind_asks_for_its_share_of_a_node(
 
 
 @pytest.mark.parametrize(
-    "options", [("--gpu", "1"), ("--kind", "shared"), ("-g", "default#a", "--cpu", "2")]
+    "options", [("--memory", "1"), ("--kind", "shared"), ("-g", "default#a", "--cpu", "2")]
 )
 def test_a_share_of_nodes_that_are_given_whole_is_refused(
     hai: Any, options: tuple[str, ...]
@@ -71,6 +71,12 @@ def test_a_share_of_nodes_that_are_given_whole_is_refused(
     assert done.code == 2
     assert "nodes of group default are given whole" in done.err
     assert "resource." not in done.err  # nobody has named such fields
+
+
+def test_a_whole_node_may_need_gpus(hai: Any, fake: FakeClient) -> None:
+    assert create(hai, "--gpu", "2").code == 0
+    resource = fake.world.tasks[4].spec.resource
+    assert (resource.gpu, resource.cpu, resource.memory) == (2, 0, 0)
 
 
 def test_a_container_that_does_not_run_says_why(hai: Any, fake: FakeClient) -> None:

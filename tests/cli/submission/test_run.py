@@ -354,6 +354,22 @@ def test_the_log_of_a_task_that_waits_says_why(hai) -> None:
     assert hai("logs", "1").err == ""
 
 
+@pytest.mark.parametrize(
+    ("line", "gpus"),
+    [
+        pytest.param(("run", "a.yaml", "--gpus", "2"), 2, id="a task file"),
+        pytest.param(("exec", "true", "--", "--gpus", "1"), 1, id="a program"),
+        pytest.param(("run", "a.yaml", "--options", "resource.gpu=3"), 3, id="the field"),
+        pytest.param(("run", "a.yaml"), 0, id="unsaid"),
+    ],
+)
+def test_a_task_says_that_it_needs_gpus(
+    files: Path, hai, fake, line: tuple[str, ...], gpus: int
+) -> None:
+    assert hai(*line).code == 0
+    assert fake.world.tasks[max(fake.world.tasks)].spec.resource.gpu == gpus
+
+
 def test_a_directory_is_no_task_file(files: Path, hai, fake) -> None:
     (files / "dir.yaml").mkdir()
     assert "'dir.yaml' is a directory" in hai("run", "a.yaml", "dir.yaml").err

@@ -154,7 +154,7 @@ def test_parts_of_nodes_are_for_groups_whose_nodes_are_shared(
     fake.world.packed |= {"default"} if packed else set()
     done = hai("bash", "part.sh", "--")
     resource = fake.world.tasks[4].spec.resource
-    wanted = (1, 8, 16) if packed else (0, 0, 0)
+    wanted = (1, 8, 16) if packed else (1, 0, 0)
     assert (resource.gpu, resource.cpu, resource.memory) == wanted
     assert ("nodes of group default are given whole" in done.err) is not packed
 

@@ -81,7 +81,7 @@ def command_lines(hint: str) -> list[str]:
     return [line for part in hint.split("`")[::2] for line in part.split(" > ")[0].split(" | ")]
 
 
-_TIME, _GPUS = "--options time_limit=2h", "--options resource.gpu=1"
+_TIME, _GPUS = "--options time_limit=2h", "--gpus 1"
 _AFTER = "--after TASK"
 _HOLD = "`hai suspend TASK --hold` as soon as it is submitted"
 _WEBHOOK = "`hai webhook set NAME URL`, once, for all of your tasks"
@@ -97,7 +97,6 @@ OPTION_EQUIVALENTS = {
     "--qos": "-p PRIORITY",
     "--export": "-e NAME=VALUE",
     "--gres": _GPUS,
-    "--gpus": _GPUS,
     "--gpus-per-node": _GPUS,
     "-c": "--options resource.cpu=4",
     "--cpus-per-task": "--options resource.cpu=4",

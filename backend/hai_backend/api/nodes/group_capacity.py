@@ -36,7 +36,7 @@ class GroupCapacity:
             max((size[1] for size in sizes), default=0),
             max((size[2] for size in sizes), default=0),
         )
-        self._rank_counts: dict[tuple[str, Resources | None], int] = {}
+        self._rank_counts: dict[tuple[str, Resources | None, int], int] = {}
 
     def rank_resources(self, resource: ResourceSpec) -> Resources | None:
         """Return what a rank takes of a node, or None if it takes a whole node."""
@@ -46,9 +46,10 @@ class GroupCapacity:
         """Return how many units so many ranks take of quotas and shares."""
         return units_of(ranks, self.rank_resources(resource), self.largest)
 
-    def count_ranks(self, zone: str, rank_resources: Resources | None) -> int:
-        """Return how many ranks fit into an empty zone. An empty zone name means the whole group."""
-        key = zone, rank_resources
+    def count_ranks(self, resource: ResourceSpec) -> int:
+        """Return how many ranks fit into the empty zone of a task, or into the whole group if it names no zone."""
+        zone, gpus, rank_resources = resource.zone, resource.gpu, self.rank_resources(resource)
+        key = zone, rank_resources, gpus
         count = self._rank_counts.get(key)
         if count is None:
             if len(self._rank_counts) > _MAX_CACHED:
@@ -56,7 +57,7 @@ class GroupCapacity:
             count = self._rank_counts[key] = sum(
                 _count_ranks_of_node(node, rank_resources)
                 for node in self.nodes.values()
-                if zone in ("", node.zone)
+                if zone in ("", node.zone) and node.gpus >= gpus
             )
         return count
 

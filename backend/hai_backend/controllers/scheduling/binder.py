@@ -117,7 +117,8 @@ class Binder:
         return tuple(chosen)
 
     def _choose(self, task: Task, node: Node, free: FreeResources) -> Gpus | None:
-        count = task.spec.resource.gpu if self._requested(task) else node.gpus
+        needed = task.spec.resource.gpu
+        count = needed if self._requested(task) else max(needed, node.gpus)
         return free.gpus[:count] if len(free.gpus) >= count else None
 
     def _part(self, task: Task, node: Node) -> Resources:

@@ -21,7 +21,8 @@ class Request:
 
     count: int  # of ranks; each needs a node or a part of one
     whole_nodes: bool = True
-    resources: Resources = (0, 0, 0)  # of each rank
+    # of each rank; if `whole_nodes`, what each node must have at least
+    resources: Resources = (0, 0, 0)
     zone: str = ""
     node_names: tuple[str, ...] = ()  # only these nodes
     units: int = 0  # of quota
@@ -36,7 +37,8 @@ class Request:
         )
         if self.whole_nodes:
             nodes = format_count(self.count, "node")
-            return f"{nodes} with {each} each" if each else nodes
+            each_has = " each" if self.count > 1 else ""
+            return f"{nodes} with {each}{each_has}" if each else nodes
         return f"{self.count} x ({each})"
 
 
@@ -53,13 +55,15 @@ class Requests:
         """Return what the task requests."""
         resources = self.resources(task)
         spread = resources is not None and task.task_type is TaskType.JUPYTER
-        key = (task.node_count, resources, task.zone, task.assigned_nodes, spread)
+        needed = resources or (max(0, task.gpu), 0, 0)
+        whole_nodes = resources is None
+        key = (task.node_count, whole_nodes, needed, task.zone, task.assigned_nodes, spread)
         found = self._requests.get(key)
         if found is None:
             found = self._requests[key] = Request(
                 count=task.node_count,
-                whole_nodes=resources is None,
-                resources=resources or (0, 0, 0),
+                whole_nodes=whole_nodes,
+                resources=needed,
                 zone=task.zone,
                 node_names=task.assigned_nodes,
                 units=self.units(task.node_count, resources),

@@ -41,21 +41,23 @@ class ContainerOptions:
 async def container_spec(nodes: Nodes, options: ContainerOptions) -> TaskSpec:
     """Return the spec of the task. Raises UsageError.
 
-    By default the task gets a share of a node if the group shares its nodes, else a whole node.
+    By default the task gets a share of a node if the group shares its nodes, else a whole node, which has at least
+    the GPUs of the options.
     """
-    requests_resources = bool(options.gpu or options.cpu or options.memory)
+    requests_share = bool(options.cpu or options.memory or options.kind == "shared")
+    requests_resources = requests_share or bool(options.gpu)
     if options.kind == "dedicated" and requests_resources:
         raise UsageError(
             "a dedicated container has its node to itself; leave gpu, cpu and memory out"
         )
     spec = _base_spec(options)
     packed = await _is_packed(nodes, options.group)
-    if packed is False and (requests_resources or options.kind == "shared"):
+    if packed is False and requests_share:
         raise UsageError(
             f"nodes of group {_group_name(options.group)} are given whole; choose a group whose nodes are shared,"
-            " or leave kind shared, gpu, cpu and memory out to take a whole node"
+            " or leave kind shared, cpu and memory out to take a whole node"
         )
-    if requests_resources or options.kind == "shared" or (options.kind is None and packed):
+    if packed is not False and (requests_resources or (options.kind is None and packed)):
         spec.resource.cpu = spec.resource.cpu or _CPUS
         spec.resource.memory = spec.resource.memory or _MEMORY_GB
     return spec

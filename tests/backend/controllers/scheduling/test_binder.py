@@ -106,7 +106,8 @@ def test_a_start_fits_or_not(
 def test_nodes_that_are_not_shared_have_one_holder() -> None:
     whole = book(holds(waits(2), ("n0", ())), groups={})
     assert whole.allocate(waits(), ("n0",)) is None
-    assert whole.allocate(waits(), ("n1",)) == ((0, 1, 2, 3),)
+    assert whole.allocate(waits(gpu=5), ("n1",)) is None, "the node has fewer GPUs"
+    assert whole.allocate(waits(gpu=1), ("n1",)) == ((0, 1, 2, 3),)
     assert whole.allocate(waits(), ("n1",)) is None
 
 

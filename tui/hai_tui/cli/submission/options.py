@@ -26,6 +26,12 @@ _OPTIONS = (
         "-n", "--nodes", type=click.IntRange(1), metavar="N", help="Whole nodes. Default: 1."
     ),
     click.option(
+        "--gpus",
+        type=click.IntRange(0),
+        metavar="N",
+        help="GPUs of each rank; it never starts on a node with fewer.",
+    ),
+    click.option(
         "-g", "--group", shell_complete=complete_groups, help="Node group, or group#zone."
     ),
     click.option("-p", "--priority", type=Priority(), help="A level such as HIGH, or its number."),
@@ -130,6 +136,8 @@ def apply_options(settings: Settings, spec: TaskSpec, options: Mapping[str, Any]
 
     if options["nodes"] is not None:
         spec.resource.node_count = options["nodes"]
+    if options["gpus"] is not None:
+        spec.resource.gpu = options["gpus"]
     if options["priority"] is not None:
         spec.priority = options["priority"]
     spec.resource.group = options["group"] or spec.resource.group

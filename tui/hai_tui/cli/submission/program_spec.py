@@ -88,16 +88,17 @@ def _apply_directives(
 def _set_node_parts(
     settings: Settings, spec: TaskSpec, parts: sbatch_options.NodeParts, group: str | None
 ) -> list[str]:
-    """Set GPUs, CPUs and memory if the nodes of the group are shared. Otherwise a rank has the whole node; say so."""
+    """Set GPUs; set CPUs and memory if the nodes of the group are shared. Otherwise say that they are left out."""
     name = (group or spec.resource.group or "default").partition("#")[0]
-    if not any(parts):
+    spec.resource.gpu, *others = parts
+    if not any(others):
         return []
     groups = call_server(settings, lambda client: client.nodes.groups())
     if any(g.name == name and not g.packed for g in groups):
         return [
-            f"GPUs, CPUs and memory are left out; nodes of group {name} are given whole, with all that they have"
+            f"CPUs and memory are left out; nodes of group {name} are given whole, with all that they have"
         ]
-    spec.resource.gpu, spec.resource.cpu, spec.resource.memory = parts
+    spec.resource.cpu, spec.resource.memory = others
     return []
 
 

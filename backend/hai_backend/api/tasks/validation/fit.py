@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from hai_backend.api.nodes.group_capacity import GroupCapacity
 from hai_backend.api.request.field_checks import FieldViolations
+from hai_backend.domain.formatting import format_count, format_list
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.snapshot import QuotaRow, ShareRow
 from hai_backend.domain.spec import ResourceSpec, RoleSpec, TaskSpec
@@ -15,7 +16,7 @@ from hai_backend.scheduler.policy.group_policy import resolve_policy
 from hai_backend.scheduler.policy.policy import Policy
 from hai_backend.scheduler.quota import Limit, Quotas, allows
 
-_PARTS = ("gpu", "cpu", "memory")
+_SHARED_PARTS = ("cpu", "memory")  # parts of a node that only groups with shared nodes give
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,20 +44,42 @@ def check_fit(spec: TaskSpec, context: SubmitContext, violations: FieldViolation
     for i, role in enumerate(spec.roles):
         _check_no_parts(f"roles[{i}]", role, group, violations)
         _check_same_parts(f"roles[{i}]", role, resource, group, violations)
-    capacity = group.count_ranks(resource.zone, group.rank_resources(resource))
-    if capacity < resource.node_count:
-        where = f"group {group.name}" + (f"#{resource.zone}" if resource.zone else "")
-        message = f"asks for {_format_nodes(resource.node_count)}; {where} has room for {capacity}"
+    capacity = group.count_ranks(resource)
+    where = f"group {group.name}" + (f"#{resource.zone}" if resource.zone else "")
+    if lack := _lack_of_gpus(resource, where, context):
+        violations.add("resource.gpu", lack, "GROUP_TOO_SMALL")
+    elif capacity < resource.node_count:
+        gpus = f" with {format_count(resource.gpu, 'GPU')} each" if resource.gpu else ""
+        nodes = f"{format_count(resource.node_count, 'node')}{gpus}"
+        message = f"asks for {nodes}; {where} has room for {capacity}"
         violations.add("resource.node_count", message, "GROUP_TOO_SMALL")
     if problem := quota_problem(resource, spec.priority, context):
         violations.add("resource.node_count", problem, "QUOTA_EXCEEDED")
     for row in context.shares:
         units = group.units(resource, resource.node_count)
         if row.group == group.name and row.limit is not None and units > row.limit * UNIT:
-            message = f"asks for {_format_nodes(resource.node_count)}; user group {row.name} may hold {row.limit}"
-            violations.add(
-                "resource.node_count", f"{message} in group {group.name}", "SHARE_EXCEEDED"
+            message = (
+                f"asks for {format_count(resource.node_count, 'node')}; "
+                f"user group {row.name} may hold {row.limit} in group {group.name}"
             )
+            violations.add("resource.node_count", message, "SHARE_EXCEEDED")
+
+
+def _lack_of_gpus(resource: ResourceSpec, where: str, context: SubmitContext) -> str:
+    """Return why no node of the zone has the GPUs of one rank. Empty if one has."""
+
+    def largest(group: GroupCapacity, zone: str = "") -> int:
+        return max((n.gpus for n in group.nodes.values() if zone in ("", n.zone)), default=0)
+
+    most = largest(context.capacity[resource.group], resource.zone)
+    if most >= resource.gpu:
+        return ""
+    others = sorted(g.name for g in context.capacity.values() if largest(g) >= resource.gpu)
+    remedy = f"choose group {format_list(others)}" if others else "no group has a node with so many"
+    return (
+        f"asks for {format_count(resource.gpu, 'GPU')} on each node; "
+        f"the nodes of {where} have {f'at most {most}' if most else 'none'}; {remedy}"
+    )
 
 
 def quota_problem(resource: ResourceSpec, priority: Priority, context: SubmitContext) -> str:
@@ -71,7 +94,7 @@ def quota_problem(resource: ResourceSpec, priority: Priority, context: SubmitCon
         return ""
     best = max(levels, key=lambda level: _allowed(limits[level]), default=priority)
     return (
-        f"asks for {_format_nodes(resource.node_count)}; the quota of {context.user} in group {group.name} at "
+        f"asks for {format_count(resource.node_count, 'node')}; the quota of {context.user} in group {group.name} at "
         f"{best.name} is {_allowed(limits.get(best, ())) / UNIT:g}; ask for fewer, or ask an admin for more"
     )
 
@@ -83,9 +106,7 @@ def _allowed(limits: Iterable[Limit]) -> int:
 def _check_no_parts(
     path: str, part: ResourceSpec | RoleSpec, group: GroupCapacity, violations: FieldViolations
 ) -> None:
-    if group.packed:
-        return
-    for name in _PARTS:
+    for name in _SHARED_PARTS if not group.packed else ():
         if getattr(part, name):
             message = (
                 f"is for groups whose nodes are shared; nodes of group {group.name} are given whole"
@@ -100,8 +121,8 @@ def _check_same_parts(
     group: GroupCapacity,
     violations: FieldViolations,
 ) -> None:
-    """Check that a role requests what `resource` says: where nodes are shared, every rank gets the same part."""
-    for name in _PARTS if group.packed else ():
+    """Check that a role requests what `resource` says, because every rank gets the same part."""
+    for name in ("gpu", *_SHARED_PARTS) if group.packed else ("gpu",):
         of_role, of_task = getattr(role, name), getattr(resource, name)
         if of_role and of_role != of_task:
             message = (
@@ -109,7 +130,3 @@ def _check_same_parts(
                 f"and set resource.{name} to what the largest rank needs"
             )
             violations.add(f"{path}.{name}", message)
-
-
-def _format_nodes(count: int) -> str:
-    return f"{count} node{'s' if count != 1 else ''}"

@@ -30,8 +30,11 @@ from hai_backend.scheduler.policy.policy import Policy
 
 NODES = [Node(f"n{i}", zone="a" if i < 2 else "b", gpus=8) for i in range(4)]
 SMALL = [Node(f"s{i}", group="small", gpus=8, cpus=64, memory_bytes=256 << 30) for i in range(2)]
+MIXED = [Node("m0", group="mixed", zone="a", gpus=1), Node("m1", group="mixed", zone="b")]
 CAPACITY = {
+    "cpu": GroupCapacity("cpu", False, [Node("c0", group="cpu")]),
     "default": GroupCapacity("default", False, NODES),
+    "mixed": GroupCapacity("mixed", False, MIXED),
     "small": GroupCapacity("small", True, SMALL),
 }
 
@@ -169,8 +172,33 @@ CASES = [
     ("resource { gpu: -1 }", "resource.gpu", "from 0"),
     ("resource { cpu: -1 }", "resource.cpu", "from 0"),
     ("resource { memory: -1 }", "resource.memory", "from 0"),
-    ("resource { gpu: 1 }", "resource.gpu", "given whole"),
-    ('resource { group: "small" gpu: 9 }', "resource.node_count", "room for 0"),
+    ("resource { cpu: 1 }", "resource.cpu", "given whole"),
+    ("resource { memory: 1 }", "resource.memory", "given whole"),
+    (
+        "resource { gpu: 9 }",
+        "resource.gpu",
+        "asks for 9 GPUs on each node; the nodes of group default have at most 8; no group has a node with so many",
+    ),
+    (
+        'resource { group: "small" gpu: 9 }',
+        "resource.gpu",
+        "the nodes of group small have at most 8",
+    ),
+    (
+        'resource { group: "cpu" gpu: 1 }',
+        "resource.gpu",
+        "asks for 1 GPU on each node; the nodes of group cpu have none; choose group default, mixed, small",
+    ),
+    (
+        'resource { group: "mixed#b" gpu: 1 }',
+        "resource.gpu",
+        "the nodes of group mixed#b have none; choose group default, mixed, small",
+    ),
+    (
+        'resource { group: "mixed" gpu: 1 node_count: 2 }',
+        "resource.node_count",
+        "asks for 2 nodes with 1 GPU each; group mixed has room for 1",
+    ),
     ('services { name: "Web" type: "http" port: 80 }', "services[0].name", "a-z, 0-9"),
     ('services { name: "-w" type: "http" port: 80 }', "services[0].name", "a-z, 0-9"),
     (
@@ -267,7 +295,7 @@ CASES = [
     ('roles { name: "a" count: 1 } roles { name: "a" count: 1 }', "roles[1].name", "given twice"),
     ('resource { node_count: 3 } roles { name: "a" count: 2 }', "roles", "have 2 ranks together"),
     ('roles { name: "a" count: 1 entrypoint: "x" }', "roles[0].entrypoint", "must end in .py"),
-    ('roles { name: "a" count: 1 gpu: 1 }', "roles[0].gpu", "given whole"),
+    ('roles { name: "a" count: 1 gpu: 1 }', "roles[0].gpu", "which is 0; leave it out"),
     ('roles { name: "a" count: 1 gpu: -1 }', "roles[0].gpu", "from 0"),
     (
         'resource { group: "small" gpu: 1 } roles { name: "a" count: 1 gpu: 2 }',
@@ -433,6 +461,10 @@ ROWS = (QuotaRow("ada", "default", Priority.HIGH, 2), QuotaRow("ada", "default",
             "resource { node_count: 4 }", ROWS, Policy(), "QUOTA_EXCEEDED", id="AUTO finds none"
         ),
         pytest.param("resource { node_count: 4 }", (), Policy(), "", id="no rows: unlimited"),
+        pytest.param("resource { gpu: 2 }", (), Policy(), "", id="whole nodes with enough GPUs"),
+        pytest.param(
+            'resource { group: "cpu" gpu: 1 }', (), Policy(), "GROUP_TOO_SMALL", id="no GPUs"
+        ),
         pytest.param(
             "priority: 10",
             (),
