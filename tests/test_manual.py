@@ -323,6 +323,7 @@ PROSE = {
     ("glossary.md", "Glossary"),
     ("images.md", "What a task runs in"),
     ("operate.md", "What is kept where"),
+    ("scheduling.md", "GPUs"),
     ("predictions.md", "How far to trust it"),
     ("simulate.md", "CSV"),
     ("simulate.md", "Figures"),

@@ -92,9 +92,13 @@ class LaunchFailed:
 
 @dataclass(frozen=True, slots=True)
 class NodeList:
-    """The current state of all nodes."""
+    """The current state of all nodes.
+
+    Tasks share the nodes of `packed_groups` unless the operator has stored settings of the group.
+    """
 
     nodes: tuple[Node, ...]
+    packed_groups: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

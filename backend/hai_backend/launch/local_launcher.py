@@ -89,7 +89,8 @@ class ProcessLauncher:
         """See Launcher."""
         if self._staging is not None:
             self._staging.start()
-        yield NodeList(tuple(n.node for n in self._nodes.values()))
+        nodes = self._nodes.values()
+        yield NodeList(tuple(n.node for n in nodes), local_nodes.packed_groups(nodes))
         yield RankList(await self._list())
         while (event := await self._events.get()) is not None:
             yield event

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -58,6 +58,11 @@ def divide(layout: Layout, gpus: int) -> tuple[LocalNode, ...]:
         )
         for i, group in enumerate(groups)
     )
+
+
+def packed_groups(nodes: Iterable[LocalNode]) -> frozenset[str]:
+    """Return the groups whose nodes have several real GPUs, so that tasks of one GPU run side by side on a node."""
+    return frozenset(n.node.group for n in nodes if len(n.gpu_indices) > 1)
 
 
 def _node(

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hai_backend.launch.local_nodes import divide
+from hai_backend.launch.local_nodes import divide, packed_groups
 
 
 def layout(nodes: int = 4, gpus_per_node: int = 0, groups: dict[str, int] | None = None):
@@ -48,6 +48,22 @@ def test_gpus_are_dealt_to_nodes(nodes, declared, real, dealt):
 )
 def test_nodes_with_and_without_gpus_are_in_different_groups(nodes, real, groups):
     assert [n.node.group for n in divide(layout(nodes), real)] == groups
+
+
+@pytest.mark.parametrize(
+    ("given", "real", "shared"),
+    [
+        pytest.param(layout(0), 0, set(), id="no GPUs"),
+        pytest.param(layout(4, 8), 0, set(), id="simulated GPUs"),
+        pytest.param(layout(0), 1, set(), id="one GPU"),
+        pytest.param(layout(0), 2, {"default"}, id="several on one node"),
+        pytest.param(layout(8), 8, set(), id="one on each node"),
+        pytest.param(layout(2), 8, {"default"}, id="several on each node"),
+        pytest.param(layout(0, groups={"a": 1, "b": 1}), 4, {"a", "b"}, id="named groups"),
+    ],
+)
+def test_nodes_with_several_gpus_are_shared(given, real, shared):
+    assert packed_groups(divide(given, real)) == shared
 
 
 def test_named_groups_may_mix_nodes_with_and_without_gpus():

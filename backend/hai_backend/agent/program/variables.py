@@ -79,4 +79,7 @@ def _profile(directory: RankDir, task: Mapping[str, str]) -> dict[str, str]:
 def _gpus(identity: Identity) -> dict[str, str]:
     if identity.gpu_indices is None:
         return {}  # the machine has no GPUs; an empty value would hide all GPUs
-    return {"CUDA_VISIBLE_DEVICES": ",".join(str(index) for index in identity.gpu_indices)}
+    return {
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # CUDA counts GPUs as NVML does; its default is by speed
+        "CUDA_VISIBLE_DEVICES": ",".join(str(index) for index in identity.gpu_indices),
+    }

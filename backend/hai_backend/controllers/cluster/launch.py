@@ -127,7 +127,7 @@ class LaunchReconciler:
         """
         self._newest = listing
         try:
-            lost = await self._cluster.update_nodes(listing.nodes)
+            lost = await self._cluster.update_nodes(listing.nodes, listing.packed_groups)
         except Unavailable as error:
             log.warning("a report of nodes waits for the store", why=str(error))
             self._run_in_background(self._retry_update(listing))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -42,6 +42,7 @@ class Cluster:
         self._nodes: dict[str, Node] = {}
         self._groups: dict[str, Group] = {}
         self._named: dict[str, Group] = {}  # groups that are named by nodes but not declared
+        self._packed_groups: Collection[str] = ()  # those of them whose nodes are shared
         self._stored: dict[str, Node] = {}
         # nodes that the launcher has not reported since the start of the server
         self._unconfirmed: set[str] = set()
@@ -87,8 +88,15 @@ class Cluster:
         """Return the declared groups, and the groups that only nodes name."""
         return {**self._named, **self._groups}
 
-    async def update_nodes(self, nodes: Sequence[Node]) -> list[Node]:
-        """Update the nodes from a report of the launcher. Return the lost nodes: missing, or no longer ready."""
+    async def update_nodes(
+        self, nodes: Sequence[Node], packed_groups: Collection[str] = ()
+    ) -> list[Node]:
+        """Update the nodes from a report of the launcher. Return the lost nodes: missing, or no longer ready.
+
+        Nodes of `packed_groups` are shared, unless the group is declared.
+        """
+        self._packed_groups = packed_groups
+        self._named = {name: self._undeclared(name) for name in self._named}
         names = {node.name for node in nodes}
         gone = [node for node in self._nodes.values() if node.name not in names]
         removed = [replace(n, state=NodeState.NOT_READY, reason=_REMOVED) for n in gone]
@@ -166,9 +174,12 @@ class Cluster:
         if nodes:
             self._changed()
 
+    def _undeclared(self, name: str) -> Group:
+        return Group(name, packed=name in self._packed_groups)
+
     def _put(self, node: Node) -> None:
         self._nodes[node.name] = node
-        self._named.setdefault(node.group, Group(node.group))
+        self._named.setdefault(node.group, self._undeclared(node.group))
         version = max(self.feed.version + 1, int(self._clock.now() * 1e6))
         self._versions[node.name] = version
         self.feed.publish(version)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from hai_backend.controllers.cluster.nodes import Cluster
-from hai_backend.domain.node import Node, NodeState
+from hai_backend.domain.node import Group, Node, NodeState
 from hai_backend.store.base import Store
 from hai_backend.testing import ManualClock
 from tests.support.databases import default_store
@@ -91,3 +91,16 @@ async def test_removed_nodes_are_forgotten_after_a_month_if_nothing_was_said_of_
     assert [node.name for node in await again.update_nodes(NODES[:1])] == ["n001", "n002"]
     assert again.nodes()["n002"].state is NodeState.NOT_READY
     assert sorted((await started(store, clock)).nodes()) == ["n000", "n001", "n002"]
+
+
+async def test_what_the_operator_says_of_a_group_beats_what_the_launcher_says(store: Store) -> None:
+    cluster = await started(store)
+    await cluster.update_nodes([Node("n1", gpus=2), Node("n2", "one", gpus=1)], {"default"})
+    assert {name: group.packed for name, group in cluster.groups().items()} == {
+        "default": True,
+        "one": False,
+    }
+    await cluster.save_group(Group("default", packed=False))
+    again = await started(store)
+    await again.update_nodes([Node("n1", gpus=2)], {"default"})
+    assert not again.groups()["default"].packed
