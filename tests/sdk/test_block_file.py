@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hai.task import block_file
-from hai.task.block_file import BlockFile, digest_of
+from hai.task.block_file import BlockFile, Span, digest_of, read_spans
 
 BLOCK = 64
 
@@ -101,3 +101,38 @@ def test_a_failed_write_is_raised_at_the_latest_by_finish(tmp_path: Path) -> Non
         pytest.raises(OSError, match="Bad file descriptor"),
     ):
         write_and_finish(blocks)
+
+
+@given(
+    content=st.binary(min_size=1, max_size=6 * BLOCK),
+    parts=st.lists(st.tuples(OFFSETS, st.integers(0, 6 * BLOCK)), max_size=5),
+    changed=st.none() | OFFSETS,
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_spans_are_read_and_their_blocks_verified(tmp_path, content, parts, changed):
+    path = tmp_path / "file"
+    with path.open("w+b", buffering=0) as file, BlockFile(file) as blocks:
+        blocks.write(content)
+        digests = blocks.finish_blocks()
+    damaged = bytearray(content)
+    if changed is not None and changed < len(content):
+        damaged[changed] ^= 1
+    path.write_bytes(damaged)
+    spans = [
+        Span(start, memoryview(bytearray(min(size, len(content) - start))))
+        for start, size in parts
+        if start < len(content)
+    ]
+    read = {
+        number
+        for span in spans
+        if span.memory
+        for number in range(span.start // BLOCK, (span.end - 1) // BLOCK + 1)
+    }
+    with path.open("rb", buffering=0) as file:
+        intact = read_spans(file, spans, digests, BLOCK)
+    assert intact == all(
+        damaged[n * BLOCK : (n + 1) * BLOCK] == content[n * BLOCK : (n + 1) * BLOCK] for n in read
+    )
+    if intact:
+        assert [bytes(s.memory) for s in spans] == [content[s.start : s.end] for s in spans]

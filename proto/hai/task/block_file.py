@@ -13,10 +13,11 @@ import mmap
 import os
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 
 TYPE_CHECKING = False  # type checkers assume True
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from typing_extensions import Buffer
 
@@ -48,6 +49,52 @@ def read_intact(file: io.FileIO, digest: str) -> memoryview | None:
     if not digest.startswith(_TREE):
         found = hashlib.sha256(content).hexdigest()
     return content if found == digest else None
+
+
+@dataclass(frozen=True, eq=False)
+class Span:
+    """Bytes of a file from `start` on, and the writable memory for them."""
+
+    start: int
+    memory: memoryview
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.memory)
+
+
+def read_spans(
+    file: io.FileIO, spans: Iterable[Span], digests: Sequence[bytes], block_bytes: int
+) -> bool:
+    """Read parts of an open file. Return False if a block that contains them does not match its digest.
+
+    Threads read the blocks that contain them, and no others. If the result is False, the memory may have wrong bytes.
+    """
+    size = os.fstat(file.fileno()).st_size
+    by_block: dict[int, list[Span]] = {}
+    for span in spans:
+        if span.memory:
+            for number in range(span.start // block_bytes, (span.end - 1) // block_bytes + 1):
+                by_block.setdefault(number, []).append(span)
+
+    def read_block(number: int) -> bool:
+        start, end = number * block_bytes, min((number + 1) * block_bytes, size)
+        inside = next((s for s in by_block[number] if s.start <= start and end <= s.end), None)
+        if inside is not None:  # read it without a copy
+            block = inside.memory[start - inside.start : end - inside.start]
+        else:
+            block = memoryview(bytearray(end - start))
+        read_all(file.fileno(), block, start)
+        for span in by_block[number]:
+            if span is not inside:
+                low, high = max(start, span.start), min(end, span.end)
+                span.memory[low - span.start : high - span.start] = block[
+                    low - start : high - start
+                ]
+        return hashlib.sha256(block).digest() == digests[number]
+
+    with ThreadPoolExecutor(_THREADS, "digest") as threads:
+        return all(threads.map(read_block, by_block))
 
 
 class BlockFile(io.RawIOBase):
@@ -133,13 +180,17 @@ class BlockFile(io.RawIOBase):
 
     def finish(self) -> str:
         """Write the remaining bytes, and return the digest of the file. The bytes are not flushed to disk."""
+        return _combine(self.finish_blocks())
+
+    def finish_blocks(self) -> list[bytes]:
+        """Write the remaining bytes, and return the SHA-256 of each block. An empty file has one block."""
         self._flush_blocks()
         blocks = range(max(-(-self._size // BLOCK_BYTES), 1))
         missing = [number for number in blocks if number not in self._digests]
         offsets = [number * BLOCK_BYTES for number in missing]
         hashed = self._threads.map(lambda start: _hash_block(self._fileno, start), offsets)
         self._digests.update(zip(missing, hashed, strict=True))
-        return _combine(self._digests[number] for number in blocks)
+        return [self._digests[number] for number in blocks]
 
     def close(self) -> None:
         """Stop the threads. Bytes that they have not written are lost; call `finish` first to keep them."""

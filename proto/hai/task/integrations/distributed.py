@@ -1,0 +1,237 @@
+"""Checkpoints of models that are sharded over ranks, with torch.distributed.checkpoint (DCP).
+
+    step = load_latest("model", state)              # None in the first run
+    ...
+    dcp.save(state, storage_writer=ShardedWriter("model", step=step))
+
+Each rank writes only its own shards, at the same time as the others, and reads only those that it needs. So a run may
+continue on another number of ranks. Threads compute digests while the bytes pass. A checkpoint is published by one
+rename after the files of all ranks are on disk (sharded_checkpoint.py), so all ranks must see the same directory.
+Planners and state dictionaries are those of DCP.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.metadata import Metadata
+from torch.distributed.checkpoint.planner import LoadPlan, LoadPlanner, SavePlan, SavePlanner
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.storage import StorageReader, StorageWriter, WriteResult
+from torch.futures import Future
+
+from hai.task import current_channel, sharded_checkpoint
+from hai.task.integrations.shard_file import DamagedCheckpointError, read_items, write_file
+from hai.task.integrations.shard_manifest import RankFile, pack_manifest, unpack_manifest
+from hai.task.sharded_checkpoint import UnfinishedCheckpoint
+
+
+def load_latest(
+    name: str | Path,
+    state: dict[str, Any],
+    *,
+    step: int | None = None,
+    planner: LoadPlanner | None = None,
+    process_group: dist.ProcessGroup | None = None,
+) -> int | None:
+    """Load the newest intact checkpoint, or the one of exactly `step`, into `state` with dcp.load. Every rank calls it.
+
+    Return its step; None if there is none. If a rank finds damage, all ranks load the checkpoint before it. Raises
+    RuntimeError if there is none before it, because parts of `state` are overwritten then.
+    """
+    target = sharded_checkpoint.target_of(name)
+    damaged = False
+    while True:
+        found = _newest_step(target, step, process_group)
+        if found is None and damaged:
+            raise RuntimeError(
+                f"every checkpoint {target} was damaged and is set aside: start the program again, from its beginning"
+            )
+        if found is None:
+            return None
+        reader = ShardedReader(name, step=found)
+        try:
+            load(state, storage_reader=reader, planner=planner, process_group=process_group)
+        except CheckpointException as error:
+            causes = [cause for cause, _ in error.failures.values()]
+            if not any(isinstance(cause, DamagedCheckpointError) for cause in causes):
+                raise
+            damaged = True
+        else:
+            return found
+
+
+class ShardedWriter(StorageWriter):
+    """Writes one checkpoint. Create it on every rank, and pass it to dcp.save or dcp.async_save."""
+
+    def __init__(self, name: str | Path, *, step: int, keep: int = 2, report: bool = True) -> None:
+        """`name` is a name in checkpoint.directory(), or a path. All but the `keep` newest checkpoints are deleted.
+
+        The checkpoint is reported to the platform, except with report=False.
+        """
+        super().__init__()
+        self._target = sharded_checkpoint.target_of(name)
+        self._step = step
+        self._keep = keep
+        self._report = report
+        self._started = 0.0
+        self._unfinished: UnfinishedCheckpoint | None = None  # of the coordinator
+
+    def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
+        if checkpoint_id is not None:
+            raise ValueError(
+                f"checkpoint_id={checkpoint_id} is not used: pass a name or path to ShardedWriter"
+            )
+
+    def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
+        if not kwargs.get("use_collectives", True):
+            raise ValueError("use_collectives=False is not possible: the ranks publish together")
+        self._started = time.monotonic()
+
+    def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
+        return plan
+
+    def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
+        """Create the directory, and name the file of each rank. Only the coordinator calls it."""
+        self._unfinished = UnfinishedCheckpoint(self._target, self._step)
+        # The same in each save, because planners may keep their plans.
+        return [
+            replace(plan, storage_data=f"rank{rank:05d}.bin") for rank, plan in enumerate(plans)
+        ]
+
+    def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
+        """Write the file of this rank, and flush it to disk."""
+        results = write_file(self._rank_path(plan.storage_data), plan.items, planner)
+        future: Future[list[WriteResult]] = Future()
+        future.set_result(results)
+        return future
+
+    def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
+        """Publish the checkpoint. Only the coordinator calls it, after all ranks have written."""
+        assert self._unfinished is not None
+        parts = {written.index: written.storage_data for rank in results for written in rank}
+        try:
+            self._check_files({part.file.name: part.file for part in parts.values()}.values())
+            self._unfinished.publish(pack_manifest(metadata, parts), self._keep)
+        except Exception as error:
+            error.add_note(f"no checkpoint {self._target} was saved; earlier ones are untouched")
+            with contextlib.suppress(OSError):
+                self._unfinished.discard()
+            raise
+        if self._report:
+            current_channel.report_saved(time.monotonic() - self._started, self._step)
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
+        return False
+
+    def _rank_path(self, file_name: str) -> Path:
+        directory = sharded_checkpoint.unfinished_path(self._target, self._step)
+        if not directory.is_dir():
+            raise FileNotFoundError(
+                f"{directory} was created by another rank and is not found here: "
+                "keep checkpoints on storage that all ranks share"
+            )
+        return directory / file_name
+
+    def _check_files(self, files: Iterable[RankFile]) -> None:
+        directory = sharded_checkpoint.unfinished_path(self._target, self._step)
+        for file in files:
+            path = directory / file.name
+            if not path.exists() or path.stat().st_size != file.size:
+                raise FileNotFoundError(
+                    f"{path} was written by another rank and is not complete here: "
+                    "keep checkpoints on storage that all ranks share"
+                )
+
+
+class ShardedReader(StorageReader):
+    """Reads the newest checkpoint of a name, or the one of exactly `step`. Create it on every rank for dcp.load.
+
+    If a file is damaged, dcp.load raises CheckpointException on all ranks. The checkpoint has then been set aside, so
+    that the next reader uses the one before it. load_latest() does this without an error.
+    """
+
+    def __init__(self, name: str | Path, *, step: int | None = None) -> None:
+        """Raises FileNotFoundError if there is no checkpoint."""
+        super().__init__()
+        target = sharded_checkpoint.target_of(name)
+        found = sharded_checkpoint.latest(target, step)
+        if found is None:
+            raise FileNotFoundError(
+                f"no checkpoint {target}" + ("" if step is None else f" of step {step}")
+            )
+        self.checkpoint, self._manifest = found
+        self._metadata: Metadata | None = None
+
+    @property
+    def step(self) -> int:
+        """The step of the checkpoint."""
+        return self.checkpoint.step
+
+    def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
+        if checkpoint_id is not None:
+            raise ValueError(
+                f"checkpoint_id={checkpoint_id} is not used: pass a name or path to ShardedReader"
+            )
+
+    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
+        return unpack_manifest(self._manifest)
+
+    def set_up_storage_reader(
+        self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any
+    ) -> None:
+        self._metadata = metadata
+
+    def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
+        return replace(plan, storage_data=self.checkpoint.path.name)
+
+    def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
+        """Check that all ranks read the same checkpoint. Only the coordinator calls it."""
+        names = {plan.storage_data for plan in plans}
+        if len(names) > 1:
+            raise RuntimeError(
+                f"the ranks found different checkpoints ({', '.join(sorted(names))}): "
+                "keep checkpoints on storage that all ranks share"
+            )
+        return plans
+
+    def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
+        """Read and verify the shards of this rank. Raises DamagedCheckpointError."""
+        assert self._metadata is not None
+        try:
+            read_items(self.checkpoint.path, plan.items, self._metadata, planner)
+        except DamagedCheckpointError as error:
+            self.checkpoint.set_aside(str(error))
+            raise
+        future: Future[None] = Future()
+        future.set_result(None)
+        return future
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
+        return False
+
+
+def _newest_step(
+    target: Path, step: int | None, process_group: dist.ProcessGroup | None
+) -> int | None:
+    """Return the step of the newest checkpoint that the first rank of the group finds, on all its ranks."""
+    if not (dist.is_available() and dist.is_initialized()):
+        found = sharded_checkpoint.latest(target, step)
+        return None if found is None else found[0].step
+    shared: list[int | None] = [None]
+    if dist.get_rank(process_group) == 0:
+        found = sharded_checkpoint.latest(target, step)
+        shared = [None if found is None else found[0].step]
+    first = 0 if process_group is None else dist.get_global_rank(process_group, 0)
+    dist.broadcast_object_list(shared, src=first, group=process_group)
+    return shared[0]
