@@ -13,7 +13,7 @@ import signal
 import socket
 from pathlib import Path
 
-from hai.task import checkpoint, env
+from hai.task import checkpoint, env, sharded_checkpoint
 from hai.v1 import agent_service_pb2 as pb
 from hai_backend.agent.coroutines import Coroutines, wait_out
 from hai_backend.agent.lease import Lease
@@ -215,8 +215,9 @@ class RankAgent:
         directory = self._welcome.environments.get(env.CHECKPOINT_DIR)
         if not directory:
             return
-        count = await asyncio.to_thread(checkpoint.remove_unfinished, Path(directory))
-        if count:
+        remove = (checkpoint.remove_unfinished, sharded_checkpoint.remove_unfinished)
+        counts = [await asyncio.to_thread(each, Path(directory)) for each in remove]
+        if any(counts):
             self._output.write_notice(
                 "the program ended while it saved a checkpoint; the unfinished file was removed, earlier ones are kept"
             )

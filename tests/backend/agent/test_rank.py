@@ -648,18 +648,30 @@ async def test_a_terminated_agent_without_a_server_leaves(agents, server, marked
     assert marked() == []
 
 
+@pytest.mark.parametrize(
+    "saving",
+    [
+        pytest.param('checkpoint.save("model", write, step=2)', id="of one rank"),
+        pytest.param(
+            'UnfinishedCheckpoint(checkpoint.directory() / "model", 2); wait()', id="sharded"
+        ),
+    ],
+)
 async def test_an_unfinished_checkpoint_is_removed_with_its_program(
-    agents, server, python, tmp_path
+    agents, server, python, tmp_path, saving
 ):
-    saving = """
+    saving = f"""
         import time
         from hai.task import checkpoint
-        def write(file):
-            file.write(b"half")
+        from hai.task.sharded_checkpoint import UnfinishedCheckpoint
+        def wait():
             print("saving", flush=True)
             time.sleep(600)
+        def write(file):
+            file.write(b"half")
+            wait()
         checkpoint.save_bytes("model", b"complete", step=1)
-        checkpoint.save("model", write, step=2)
+        unfinished = {saving}
     """
     directory = tmp_path / "checkpoints"
     rank, process = await agents.start(

@@ -181,7 +181,8 @@ def _is_plain(tensor: torch.Tensor, dtype: torch.dtype) -> bool:
 def _size_of(item: WriteItem) -> int:
     if item.tensor_data is None:
         return 0  # values are small, and their size is not known before
-    return math.prod(item.tensor_data.chunk.sizes) * int(item.tensor_data.properties.dtype.itemsize)
+    size: int = math.prod(item.tensor_data.chunk.sizes) * item.tensor_data.properties.dtype.itemsize
+    return size
 
 
 def _bytes_of(data: Any) -> memoryview:
