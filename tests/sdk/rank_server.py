@@ -1,7 +1,7 @@
 """Runs actions of sharded_actions.py on several ranks, each a process. It imports torch once, and forks the ranks.
 
 Requests and answers are lines of JSON on stdin and stdout: `{"world": 2, "action": "save", "arguments": {…}}`, and for
-each rank `{"exit": 0, "result": …}`. A rank that does not end within 60 seconds is killed, with exit -9.
+each rank `{"exit": 0, "result": …}`. A rank that does not end in time is killed, with exit -9.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 ROOT = Path(__file__).parent.parent.parent
-RANK_SECONDS = 60
 
 
 class Ranks(Protocol):
@@ -30,11 +29,11 @@ class Ranks(Protocol):
 
 
 @contextmanager
-def serving_ranks() -> Iterator[Ranks]:
-    """Start the server."""
+def serving_ranks(seconds: int = 60) -> Iterator[Ranks]:
+    """Start the server. An action may take so many seconds."""
     path = os.pathsep.join([str(ROOT), *(entry for entry in sys.path if entry)])
     with subprocess.Popen(
-        [sys.executable, "-m", "tests.sdk.rank_server"],
+        [sys.executable, "-m", "tests.sdk.rank_server", str(seconds)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -53,7 +52,7 @@ def serving_ranks() -> Iterator[Ranks]:
         server.stdin.close()
 
 
-def main() -> None:
+def main(seconds: int) -> None:
     import torch
 
     from tests.sdk import sharded_actions
@@ -63,14 +62,16 @@ def main() -> None:
         request = json.loads(line)
         action = getattr(sharded_actions, request["action"])
         with tempfile.TemporaryDirectory() as folder:
-            answers = _run(request["world"], action, request["arguments"], Path(folder))
+            answers = _run(request["world"], action, request["arguments"], Path(folder), seconds)
         print(json.dumps(answers), flush=True)
 
 
-def _run(world: int, action: Any, arguments: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+def _run(
+    world: int, action: Any, arguments: dict[str, Any], folder: Path, seconds: int
+) -> list[dict[str, Any]]:
     pids = [_fork_rank(rank, world, action, arguments, folder) for rank in range(world)]
     codes = dict.fromkeys(pids, -signal.SIGKILL.value)
-    running, deadline = set(pids), time.monotonic() + RANK_SECONDS
+    running, deadline = set(pids), time.monotonic() + seconds
     while running and time.monotonic() < deadline:
         for pid in sorted(running):
             found, status = os.waitpid(pid, os.WNOHANG)
@@ -108,4 +109,4 @@ def _fork_rank(rank: int, world: int, action: Any, arguments: dict[str, Any], fo
 
 
 if __name__ == "__main__":
-    main()
+    main(int(sys.argv[1]))

@@ -9,7 +9,9 @@ import hashlib
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,7 +20,7 @@ import torch.distributed as dist
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
-from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_loader import _load_state_dict_from_keys, load
 from torch.distributed.checkpoint.state_dict_saver import async_save, save
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -34,6 +36,7 @@ from hai.task.integrations import shard_file
 from hai.task.integrations.distributed import ShardedReader, ShardedWriter, load_latest
 
 State = dict[str, Any]
+_TENSORS = 16  # of the measured state
 
 
 class Model(torch.nn.Module):
@@ -230,6 +233,11 @@ def load_by_reader(name: str) -> str:
     return digest_of(state)
 
 
+def export(name: str) -> str:
+    """Load the whole state into one process, without a state that says what to load."""
+    return digest_of(_load_state_dict_from_keys(storage_reader=ShardedReader(name)))
+
+
 def save_again(name: str, steps: list[int], plan_caching: bool) -> list[str]:
     """Save several steps in one process. Return the digests."""
     digests = []
@@ -279,6 +287,58 @@ def fail_then_save(name: str, failing_rank: int) -> list[str]:
         failed = str(error)
     save(tensors(2), storage_writer=ShardedWriter(name, step=2))
     return [failed, digest_of(tensors(2))]
+
+
+def measure(folder: str, size: int, repeats: int = 3) -> dict[str, float]:
+    """Return the least seconds to save and load a state of `size` bytes, of which each rank has a part."""
+    rows = max(size // _TENSORS // 4096, _world())
+    if not dist.is_initialized():
+        state: State = {f"w{n}": torch.randn(rows, 1024) for n in range(_TENSORS)}
+    else:
+        parts = [torch.randn(rows // _world(), 1024) for _ in range(_TENSORS)]
+        state = {
+            f"w{n}": DTensor.from_local(part, _mesh(), [Shard(0)]) for n, part in enumerate(parts)
+        }
+    ours, theirs = f"{folder}/model", f"{folder}/theirs"
+    writer = ShardedWriter(ours, step=1, keep=1)
+    seconds = {
+        "save": _best(repeats, lambda: save(state, storage_writer=writer)),
+        "load": _best(repeats, lambda: load_latest(ours, state), before=lambda: _evict(folder)),
+        "save of DCP": _best(repeats, lambda: save(state, checkpoint_id=theirs)),
+        "load of DCP": _best(
+            repeats, lambda: load(state, checkpoint_id=theirs), before=lambda: _evict(folder)
+        ),
+    }
+    return seconds
+
+
+def _best(
+    repeats: int, work: Callable[[], object], before: Callable[[], None] = lambda: None
+) -> float:
+    """Return the seconds of the fastest of several runs, from the first rank's start to the last rank's end."""
+    seconds = []
+    for _ in range(repeats):
+        before()
+        _barrier()
+        started = time.monotonic()
+        work()
+        _barrier()
+        seconds.append(time.monotonic() - started)
+    return min(seconds)
+
+
+def _barrier() -> None:
+    if dist.is_initialized():
+        dist.barrier()
+
+
+def _evict(folder: str) -> None:
+    """Let the next read come from the disk."""
+    for path in Path(folder).rglob("*"):
+        if path.is_file():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _rank() -> int:

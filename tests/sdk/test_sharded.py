@@ -97,6 +97,11 @@ def test_the_reader_of_a_program_that_calls_load_itself(ranks, name):
     assert results(ranks(2, "load_by_reader", name=name)) == [digest, digest]
 
 
+def test_the_whole_state_in_one_process(ranks, name):
+    [digest, _] = results(ranks(2, "save_tensors", name=name, step=3))
+    assert results(ranks(1, "export", name=name)) == [digest]
+
+
 @pytest.mark.parametrize("plan_caching", [False, True], ids="plan caching {}".format)
 def test_steps_of_one_process(ranks, name, plan_caching):
     steps = [1, 2, 9, 4]
