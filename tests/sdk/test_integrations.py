@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hai.task import checkpoint, control_file, env
+from hai.task import checkpoint, control_file, env, staging, staging_buffers
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = [
@@ -25,16 +25,25 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def task_world(cluster, monkeypatch):
-    """In a task; go_suspend says so to the agent, then leaves by an exception instead of standing still."""
+@pytest.fixture(params=["direct", "staged"])
+def task_world(cluster, monkeypatch, request, tmp_path):
+    """In a task; go_suspend says so to the agent, then leaves by an exception instead of standing still.
+
+    Checkpoints are written directly, or staged in memory.
+    """
     torch.set_num_threads(1)
+    if request.param == "staged":
+        (tmp_path / "memory" / "7").mkdir(parents=True)
+        monkeypatch.setenv(env.STAGING_DIR, str(tmp_path / "memory" / "7"))
 
     def leave() -> None:
         raise SystemExit("suspended")
 
     monkeypatch.setattr("hai.task.agent_channel._wait_for_termination", leave)
-    return cluster
+    yield cluster
+    for buffers in staging_buffers._buffers.values():
+        buffers.close()
+    staging_buffers._buffers.clear()
 
 
 class TestTorch:
@@ -178,6 +187,8 @@ class TestLightning:
             self.train(task_world, at)
         seen = self.model.seen
         assert task_world.names[-2:] == ["checkpoint_saved", "go_suspend"]
+        if env.STAGING_DIR in os.environ:
+            assert len(staging.pending(Path(os.environ[env.STAGING_DIR]))) > 0
         assert checkpoint.latest("lightning").step == at + 1
         task_world._map[control_file.FLAG] = control_file.NONE
         resumed, trainer = self.train()

@@ -180,10 +180,18 @@ def test_a_full_memory_is_left_for_the_disk(folder, outside, tmp_path):
             assert saved.read_bytes() == content
 
 
-def test_a_library_that_opens_the_file_itself_writes_to_memory(folder, stage):
+def _replace(path: Path, content: bytes) -> None:
+    path.with_suffix(".new").write_bytes(content)
+    path.with_suffix(".new").rename(path)
+
+
+@pytest.mark.parametrize("write", [Path.write_bytes, _replace])
+def test_a_library_that_opens_the_file_itself_writes_to_memory(folder, stage, write):
     for content in (b"a long content", b"short"):
-        saved = checkpoint.save_path("m", lambda path: path.write_bytes(content), size=100)  # noqa: B023
+        saved = checkpoint.save_path("m", lambda path: write(path, content), size=100)  # noqa: B023
         assert saved.digest == ""
+        staging.remove_unused(stage)
+        assert kinds(stage) == [".data", ".json"]
         assert checkpoint.latest("m").read_bytes() == content
 
 

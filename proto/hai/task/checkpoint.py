@@ -97,6 +97,7 @@ def save_path(
     if buffer is not None:
         try:
             write(buffer.path)
+            buffer.reopen()
             buffer.stage(target, buffer.size, step, keep)
         finally:
             buffer.filling = False
@@ -240,12 +241,10 @@ def _buffer_for_path(size: int) -> staging_buffers.Buffer | None:
     if directory is None or not size:
         return None
     try:
-        buffer = staging_buffers.buffers(directory).take(size)
+        return staging_buffers.buffers(directory).take(size, new=True)
     except OSError as error:
         _log_no_memory(error)
         return None
-    buffer.truncate(0)
-    return buffer
 
 
 def _log_no_memory(error: OSError) -> None:

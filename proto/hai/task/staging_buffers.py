@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import io
 import mmap
 import os
@@ -86,6 +87,15 @@ class Buffer:
     def read(self, into: memoryview, offset: int) -> int:
         return os.preadv(self._fileno, [into], offset)
 
+    def reopen(self) -> None:
+        """Lock the file at the path, after a library may have replaced it."""
+        if os.path.samestat(os.fstat(self._fileno), self.path.stat()):
+            return
+        file = self.path.open("r+b", buffering=0)
+        fcntl.flock(file, fcntl.LOCK_EX)
+        self.close()
+        self._file, self._fileno = file, file.fileno()
+
     def truncate(self, size: int) -> None:
         """Set the allocated bytes. The memory is no longer mapped."""
         self._unmap()
@@ -117,14 +127,14 @@ class Buffers:
         self._owner = os.getpid()
         self._lock = threading.Lock()
 
-    def take(self, size: int) -> Buffer:
+    def take(self, size: int, *, new: bool = False) -> Buffer:
         """Return a free buffer, of `size` bytes if that is known (not 0), which the caller fills.
 
-        If there is no memory for another buffer, wait until a checkpoint of this process is durable. Raises
-        StagingFull if the checkpoint never fits.
+        With `new`, it is a new file, in place of the buffers that are free. If there is no memory for another buffer,
+        wait until a checkpoint of this process is durable. Raises StagingFull if the checkpoint never fits.
         """
         with self._lock:
-            buffer = self._take(size)
+            buffer = self._take(size, new)
             buffer.filling = True
             return buffer
 
@@ -153,24 +163,25 @@ class Buffers:
         while self._buffers:
             self._buffers.pop().close()
 
-    def _take(self, size: int) -> Buffer:
+    def _take(self, size: int, new: bool = False) -> Buffer:
         if self._owner != os.getpid():  # the parent of this forked process owns the buffers
             self._buffers, self._owner = [], os.getpid()
         free = [buffer for buffer in self._buffers if buffer.free]
-        if fitting := [buffer for buffer in free if buffer.size >= size]:
+        fitting = [buffer for buffer in free if buffer.size >= size and not new]
+        if fitting:
             return (min if size else max)(fitting, key=lambda buffer: buffer.size)
-        for small in free:
-            self._buffers.remove(small)
-            small.remove()
+        for other in free:
+            self._buffers.remove(other)
+            other.remove()
         if size > self.allowed():
-            busy = [buffer.staged for buffer in self._buffers if buffer.staged is not None]
+            staged = [buffer.staged for buffer in self._buffers if buffer.staged is not None]
+            busy = [each for each in staged if each.path.exists()]
             if not busy:
                 raise StagingFull(f"{size} bytes do not fit into {self.allowed()} bytes")
-            oldest = min(busy, key=lambda staged: staged.path)
-            staging.write_out_all(
-                self._directory, oldest.target
-            )  # or wait for it; then the buffer is free
-            return self._take(size)
+            oldest = min(busy, key=lambda each: each.path)
+            # This also waits for another process that writes it. Then the buffer is free.
+            staging.write_out_all(self._directory, oldest.target)
+            return self._take(size, new)
         buffer = Buffer(self._directory)
         self._buffers.append(buffer)
         return buffer

@@ -13,9 +13,11 @@ the order does not depend on generators. All processes suspend together.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from hai import task
@@ -29,6 +31,8 @@ from hai.task.integrations.torch import (
     read,
     set_generators,
 )
+
+_RESERVE, _RESERVE_BYTES = 1.1, 16 << 20  # for what is no tensor of the model or an optimizer
 
 
 class SuspendCallback(Callback):  # type: ignore[misc, unused-ignore]
@@ -164,9 +168,28 @@ class SuspendCallback(Callback):  # type: ignore[misc, unused-ignore]
         trainer.strategy.barrier("hai.task.integrations.lightning.own")
         if trainer.is_global_zero:
             checkpoint.save_path(
-                self._name, trainer.save_checkpoint, step=step, keep=self._keep, report=False
+                self._name,
+                trainer.save_checkpoint,
+                step=step,
+                keep=self._keep,
+                report=False,
+                size=_checkpoint_bytes(trainer),
             )
             task.checkpoint_saved(time.monotonic() - started, step)
         else:  # the other ranks help to gather the state, which rank 0 writes
             trainer.save_checkpoint(Path(self._name))
         trainer.strategy.barrier("hai.task.integrations.lightning")
+
+
+def _checkpoint_bytes(trainer: Trainer) -> int:
+    """Return more bytes than the checkpoint has: those of the model and the optimizers, and a reserve."""
+    states = [trainer.lightning_module.state_dict(), *(o.state_dict() for o in trainer.optimizers)]
+    return int(_RESERVE * sum(map(_tensor_bytes, states))) + _RESERVE_BYTES
+
+
+def _tensor_bytes(tree: Any) -> int:
+    if isinstance(tree, torch.Tensor):
+        return int(tree.nbytes)
+    if isinstance(tree, Mapping):
+        return sum(map(_tensor_bytes, tree.values()))
+    return sum(map(_tensor_bytes, tree)) if isinstance(tree, list | tuple) else 0
