@@ -27,7 +27,7 @@ from hai_backend.launch.base import (
     RankList,
     RankTerminated,
 )
-from hai_backend.launch.staging import CheckpointStaging
+from hai_backend.launch.staging import CheckpointStaging, default_root
 
 log = logging.getLogger(__name__)
 _CLEARING = -1  # instead of a pidfd: the agent has ended, and the rank is being cleared
@@ -38,7 +38,7 @@ _CLOSE_SECONDS = 30.0  # time to finish the clearing of ranks when the server en
 def sweep(home: Path, staging: CheckpointStaging | None = None) -> None:
     """Kill all agents and programs of this home and remove their directories. `hai down` calls it.
 
-    Staged checkpoints are then written to disk.
+    Staged checkpoints are then written to disk; by default, those of the directory that default_root() returns.
     """
     home = home.resolve()
     directories = set(rank_dirs.existing(home).values())
@@ -46,7 +46,7 @@ def sweep(home: Path, staging: CheckpointStaging | None = None) -> None:
     survivors = rank_dirs.clear(home, directories)
     for process in survivors:
         log.warning("process %d of %s could not be ended", process.pid, home)
-    for error in staging.finish() if staging is not None else ():
+    for error in (staging or CheckpointStaging(default_root(home))).finish():
         log.warning("%s", error)
 
 

@@ -105,8 +105,9 @@ def publish(target: Path, data: Path, size: int, step: int, keep: int) -> Staged
         "data": data.name,
     }
     note = _note_of(staged.target, step)
-    note.parent.mkdir(parents=True, exist_ok=True)
-    note.write_text(os.environ.get(env.NODE_NAME, ""))
+    with contextlib.suppress(OSError):  # a full disk does not matter yet
+        note.parent.mkdir(parents=True, exist_ok=True)
+        note.write_text(os.environ.get(env.NODE_NAME, ""))
     part = path.with_suffix(_PART)
     part.write_text(json.dumps(facts))
     part.rename(path)
