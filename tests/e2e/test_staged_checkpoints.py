@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -62,12 +63,12 @@ async def go_on(client: Client, task_id: int) -> str:
     return [line for line in lines if line.startswith("from")][-1]
 
 
-@pytest.fixture
-async def full_disk(tmp_path: Path):
-    """A deployment whose checkpoints cannot be written until `full_disk` removes the file that it yields."""
+@pytest.fixture(params=[0])
+async def full_disk(tmp_path: Path, request: pytest.FixtureRequest):
+    """A deployment, and a file on the disk of its checkpoints, which is full until the file is removed."""
     async with process_deployment(tmp_path) as here:
         with small_disk(here.home / "checkpoints", 32) as disk:
-            yield here, fill(disk)
+            yield here, fill(disk, but=request.param)
 
 
 async def test_a_task_leaves_before_its_checkpoint_is_on_disk(full_disk):
@@ -86,6 +87,21 @@ async def test_it_goes_on_from_memory_while_the_disk_is_full(full_disk):
     here, _ = full_disk
     line = await go_on(here.client, await suspend(here))
     assert line.split()[0::2] == ["from", "True"]
+
+
+@pytest.mark.parametrize("full_disk", [1 << 20], indirect=True)
+async def test_the_loss_of_the_memory_is_told(full_disk):
+    here, filling = full_disk
+    task_id = await suspend(here)
+    filling.unlink()
+    # The writer sleeps after it has failed, so it has not written the checkpoint yet.
+    for path in default_root(here.home).glob("*/*"):
+        path.unlink(missing_ok=True)
+    await go_on(here.client, task_id)
+    lost = [e for e in await here.client.tasks.events(task_id) if e.kind == "CheckpointLost"]
+    assert [re.sub("[0-9]+", "N", event.reason) for event in lost] == [
+        "checkpoint of step N was lost with the memory of node nodeN; continues from the beginning"
+    ]
 
 
 async def test_a_task_that_must_be_durable_stays_until_its_checkpoint_is_on_disk(tmp_path):

@@ -330,6 +330,21 @@ def test_the_loss_of_the_memory_is_told_once(folder, stage, capsys, outside, dur
     ]
 
 
+@pytest.mark.parametrize("durable", [None, 1])
+def test_the_platform_hears_of_the_loss(cluster, stage, outside, durable):
+    outside.setenv(env.NODE_NAME, "node3")
+    if durable is not None:
+        checkpoint.save_bytes("m", b"good", step=durable, durable=True, report=False)
+    checkpoint.save_bytes("m", b"lost", step=28, report=False)
+    for path in stage.iterdir():
+        path.unlink()
+    checkpoint.latest("m")
+    resumed = -1 if durable is None else durable
+    assert cluster.calls == [
+        {"call": "checkpoint_lost", "step": 28, "node": "node3", "resumed_step": resumed}
+    ]
+
+
 def test_a_checkpoint_that_became_durable_is_not_lost(folder, stage, capsys):
     for step in (1, 2, 3):
         checkpoint.save_bytes("m", b"%d" % step, step=step, keep=1)

@@ -163,6 +163,17 @@ class SaveProgressed:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointLost:
+    """A checkpoint was lost with the memory of a node. `resumed_step` is None if the program begins anew."""
+
+    run: int
+    rank: int
+    step: int
+    node: str
+    resumed_step: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Yielded:
     run: int
     rank: int
@@ -252,6 +263,7 @@ RunEvent = (
     | StartFailed
     | SuspendAcknowledged
     | SaveProgressed
+    | CheckpointLost
     | Yielded
     | ProgramExited
     | WatchdogFired

@@ -43,6 +43,7 @@ TABLE: dict[tuple[RunState, type], Handler] = {
     **{(s, ev.ProgramStarted): running.on_program_started for s in _STARTED},
     **{(s, ev.SuspendAcknowledged): running.on_acknowledged for s in _SUSPENDING},
     **{(s, ev.SaveProgressed): running.on_save_progressed for s in _SUSPENDING},
+    **{(s, ev.CheckpointLost): running.on_checkpoint_lost for s in _STARTED},
     **{(s, ev.Yielded): exits.on_yielded for s in _STARTED},
     **{(s, ev.ProgramExited): exits.on_exited for s in _STARTED},
     (RunState.TERMINATING, ev.ProgramExited): exits.on_exited_while_terminating,
@@ -77,6 +78,7 @@ IGNORED: frozenset[tuple[RunState, type]] = frozenset(
             ev.SaveProgressed,
         ),  # the node, and not the server, asked the rank to leave
         (RunState.TERMINATING, ev.SaveProgressed),
+        (RunState.TERMINATING, ev.CheckpointLost),
         (RunState.TERMINATING, ev.Yielded),
         (RunState.TERMINATING, ev.StartFailed),
         (RunState.TERMINATING, ev.WatchdogFired),
@@ -119,7 +121,7 @@ def steps(task: Task, events: Iterable[ev.Event], now: float, limits: Limits = D
 
 def _as_step(before: Task, event: ev.Event, transition: Transition, now: float) -> Step:
     """Convert the result of a rule: number the revision, and make timeline events from the lines."""
-    if transition.task == before:
+    if transition.task == before and not transition.record:
         return Step(before, (), transition.instructions)
     run = getattr(
         event, "run", before.run.number if before.run and before.state is TaskState.RUNNING else 0

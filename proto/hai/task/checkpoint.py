@@ -30,7 +30,7 @@ from hai.task.block_file import BlockFile, digest_of
 from hai.task.channel import log_line
 from hai.task.checkpoint_files import Checkpoint as Checkpoint
 from hai.task.checkpoint_files import remove_unfinished as remove_unfinished
-from hai.task.current_channel import current, report_saved
+from hai.task.current_channel import current, report_lost, report_saved
 
 
 def directory() -> Path:
@@ -264,6 +264,7 @@ def _tell_lost(target: Path, found: Checkpoint | None) -> None:
             f"checkpoint {target.name} of step {lost.step} was lost with the memory of node {lost.node or '?'}"
             f" before it was on disk; the task goes on {goes_on}"
         )
+        report_lost(lost.step, lost.node, -1 if found is None else found.step)
 
 
 def _next_step(target: Path) -> int:

@@ -5,6 +5,7 @@ It has no connection, thread or lock, so child processes made by fork (DataLoade
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 
@@ -73,6 +74,14 @@ def _open() -> Channel:
 
         return AgentChannel.from_environ(os.environ)
     return OfflineChannel()
+
+
+def report_lost(step: int, node: str, resumed_step: int) -> None:
+    """Report that a checkpoint was lost with the memory of a node. `resumed_step` is -1 if the program begins anew."""
+    with contextlib.suppress(AgentError):  # the log of the task says it, too
+        current().request(
+            "checkpoint_lost", REPORT_SECONDS, step=step, node=node, resumed_step=resumed_step
+        )
 
 
 def report_saved(seconds: float, step: int) -> bool:

@@ -475,6 +475,7 @@ print(call(call="set_priority", priority=30))
 print(call(call="set_priority", priority=50))
 print(call(call="checkpoint_saved", seconds=1.5, step=100))
 print(call(call="disable_warn", mask=4))
+print(call(call="checkpoint_lost", step=28, node="n3 \\ud800"))
 print(call(call="report_node", healthy=False, error="xid 79 \\ud800"))
 print(call(call="report_node", healthy="no"))
 print(call(call="set_watchdog_time", seconds="soon"))
@@ -494,6 +495,8 @@ call(call="go_suspend")
     await rank.until("yielded")
     assert (await rank.until("exited")).yielded
     await process.wait()
+    lost = rank.said("checkpoint_lost")[0]
+    assert (lost.step, lost.node, lost.HasField("resumed_step")) == (28, "n3 ?", False)
     checkpoint = rank.said("checkpoint")[0]
     assert (checkpoint.step, checkpoint.count) == (100, 1)
     # The program reports 1.5 s, but has not run for so long.
@@ -506,10 +509,10 @@ call(call="go_suspend")
         "{'ok': True}",
     ]
     assert lines[4] == "{'ok': False, 'error': 'no quota'}"
-    assert lines[7] == "{'ok': True}"
-    assert "healthy must be true or false" in lines[8]
-    assert "seconds must be a number" in lines[9]
-    assert "go_suspend" in lines[10]
+    assert lines[7] == lines[8] == "{'ok': True}"
+    assert "healthy must be true or false" in lines[9]
+    assert "seconds must be a number" in lines[10]
+    assert "go_suspend" in lines[11]
     assert [(r.healthy, r.error) for r in rank.said("node_reported")] == [(False, "xid 79 ?")]
 
 

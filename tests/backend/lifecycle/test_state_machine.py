@@ -722,6 +722,7 @@ def _any(event: type) -> ev.Event:
     known: dict[type, ev.Event] = {
         ev.SuspendAcknowledged: ACK,
         ev.SaveProgressed: ev.SaveProgressed(1, 0, 1, 2),
+        ev.CheckpointLost: ev.CheckpointLost(1, 0, 28, "n0", None),
         ev.Yielded: YIELD,
         ev.ProgramExited: exited(0),
         ev.ProgramStarted: ev.ProgramStarted(1, 0),
@@ -730,6 +731,19 @@ def _any(event: type) -> ev.Event:
         ev.WholeLifeStateChanged: ev.WholeLifeStateChanged(1, 0, 1),
     }
     return known[event]
+
+
+@pytest.mark.parametrize(
+    ("node", "resumed_step", "reason"),
+    [
+        ("n0", 20, "of step 28 was lost with the memory of node n0; continues from step 20"),
+        ("", None, "of step 28 was lost with the memory of its node; continues from the beginning"),
+    ],
+)
+def test_a_lost_checkpoint_is_told(node: str, resumed_step: int | None, reason: str) -> None:
+    done = step(running(), ev.CheckpointLost(1, 0, 28, node, resumed_step), NOW)
+    (line,) = done.events
+    assert (line.kind, line.reason) == ("CheckpointLost", f"checkpoint {reason}")
 
 
 def test_every_change_adds_a_line_with_actor_and_reason() -> None:

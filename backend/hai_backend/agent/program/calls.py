@@ -19,6 +19,7 @@ _YEAR = 366 * 86400.0
 _PRIORITY = "priority"
 _STATE = "whole_life_state"
 _NODE = "node_reported"
+_LOST = "checkpoint_lost"
 
 
 class Calls:
@@ -56,6 +57,7 @@ class Calls:
             "set_priority": self._set_priority,
             "disable_warn": self._disable_warn,
             "checkpoint_saved": self._checkpoint_saved,
+            "checkpoint_lost": self._checkpoint_lost,
             "report_node": self._report_node,
             "saved": self._all_saved,
         }
@@ -122,6 +124,22 @@ class Calls:
     async def _checkpoint_saved(self, request: Mapping[str, Any]) -> Answer:
         seconds = number({"seconds": 0, **request}, "seconds", 0, _YEAR)
         self._checkpoints.saved(seconds, integer({"step": -1, **request}, "step", -1))
+        return _OK
+
+    async def _checkpoint_lost(self, request: Mapping[str, Any]) -> Answer:
+        node, resumed = (
+            request.get("node", ""),
+            integer({"resumed_step": -1, **request}, "resumed_step", -1),
+        )
+        if not isinstance(node, str):
+            raise BadCall("node must be a text")
+        lost = pb.CheckpointLost(
+            step=integer(request, "step", 0),
+            node=node.encode(errors="replace").decode(),  # replaces lone surrogates
+            resumed_step=resumed if resumed >= 0 else None,
+        )
+        self._outgoing.put(_LOST, pb.AttachRequest(checkpoint_lost=lost))
+        self._wake()
         return _OK
 
     async def _report_node(self, request: Mapping[str, Any]) -> Answer:

@@ -126,6 +126,12 @@ def _exited(key: RankKey, exited: pb.ProgramExited) -> ev.ProgramExited:
     return ev.ProgramExited(key.run, key.rank, exited.exit_code, last_lines, exited.yielded)
 
 
+def _checkpoint_lost(key: RankKey, lost: pb.CheckpointLost) -> ev.CheckpointLost:
+    resumed = lost.resumed_step if lost.HasField("resumed_step") else None
+    node = _to_line(lost.node) if lost.node else ""
+    return ev.CheckpointLost(key.run, key.rank, lost.step, node, resumed)
+
+
 def _checkpoint_report(saved: pb.CheckpointSaved) -> Report:
     program_seconds = saved.program_seconds if saved.HasField("program_seconds") else None
     step = saved.step if saved.step >= 0 else None
@@ -159,6 +165,7 @@ _EVENTS: dict[str | None, Any] = {
         request.save_progress.saved_bytes,
         request.save_progress.total_bytes,
     ),
+    "checkpoint_lost": lambda key, request: _checkpoint_lost(key, request.checkpoint_lost),
     "yielded": lambda key, _: ev.Yielded(key.run, key.rank),
     "watchdog_fired": lambda key, request: ev.WatchdogFired(
         key.run, key.rank, request.watchdog_fired.silent_seconds

@@ -109,6 +109,20 @@ def on_save_progressed(
     return Transition(replace(task, run=run), silent=True)
 
 
+def on_checkpoint_lost(
+    task: Task, run: Run, event: ev.CheckpointLost, now: float, limits: Limits
+) -> Transition:
+    """Tell the owner which checkpoint was lost with the memory of a node."""
+    node = f"node {event.node}" if event.node else "its node"
+    goes_on = (
+        "from the beginning" if event.resumed_step is None else f"from step {event.resumed_step}"
+    )
+    reason = (
+        f"checkpoint of step {event.step} was lost with the memory of {node}; continues {goes_on}"
+    )
+    return Transition(task, (), (Line("CheckpointLost", reason, "agent", event.rank),), record=True)
+
+
 def on_whole_life_state_changed(
     task: Task, run: Run, event: ev.WholeLifeStateChanged, now: float, limits: Limits
 ) -> Transition:

@@ -38,6 +38,7 @@ class Transition:
     lines: tuple[Line, ...] = ()
     run: int = 0
     silent: bool = False  # the timeline gets no line at all
+    record: bool = False  # the timeline gets the lines even if the task does not change
 
 
 _ACTORS = {
