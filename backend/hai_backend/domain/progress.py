@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 DAY = 86_400.0
+PROTECTED_AFTER = (
+    2  # suspensions in a row of runs that saved nothing; then the next run is protected
+)
 _NEWEST = 0.25  # weight of the newest measurement; after four more, two thirds of the mean are new
 
 
@@ -39,6 +42,8 @@ class Progress:
     saved_step: int | None = None  # step of the last checkpoint; None if unknown
     # longest time of the last saves, in seconds; it falls slowly after shorter saves
     longest_save: float | None = None
+    # suspensions in a row by the scheduler, of runs that had saved no checkpoint and did not yield
+    unsaved_suspensions: int = 0
 
     @property
     def restart_seconds(self) -> float | None:

@@ -57,6 +57,7 @@ def record_end(task: Task, run: Run, now: float) -> Task:
         + (0.0 if saved else unsaved_seconds(progress, run, now)),
         losses=progress.losses + _counts_as_loss(task, run, saved),
         queued_at=now,
+        unsaved_suspensions=_unsaved_suspensions(progress, run, saved),
     )
     return replace(task, progress=_with_suspend_cost(progress, task, run, now))
 
@@ -67,6 +68,14 @@ def unsaved_seconds(progress: Progress, run: Run, now: float) -> float:
     if since is None:
         return 0.0
     return max(0.0, _work_ended_at(run, now) - max(since, progress.saved_at or since))
+
+
+def _unsaved_suspensions(progress: Progress, run: Run, saved: bool) -> int:
+    """Return how many runs in a row, up to this one, the scheduler has suspended before they saved anything."""
+    since = programs_started_at(run)
+    if saved or (since is not None and progress.saved_at is not None and progress.saved_at > since):
+        return 0
+    return progress.unsaved_suspensions + (since is not None and run.suspended_for != 0)
 
 
 def _counts_as_loss(task: Task, run: Run, saved: bool) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import ceil
 
 from hai_backend.domain.formatting import format_duration, format_part
+from hai_backend.domain.progress import PROTECTED_AFTER
 from hai_backend.domain.task import Run, RunState, Task
 from hai_backend.lifecycle.accounting import unsaved_seconds
 from hai_backend.lifecycle.limits import Limits, save_ends_at, stall_seconds
@@ -37,6 +38,16 @@ def describe_unfinished_save(task: Task, run: Run, now: float, limits: Limits) -
         _advice(estimate) if estimate is not None else "",
     )
     return " ".join(filter(None, sentences))
+
+
+def describe_next_protection(unsaved_suspensions: int) -> str:
+    """Return why the next run of a task is protected after so many suspensions in a row; empty if it is not."""
+    if unsaved_suspensions < PROTECTED_AFTER:
+        return ""
+    return (
+        f"its last {unsaved_suspensions} runs were suspended before they saved: its next run is not suspended "
+        "before it has saved a checkpoint, for a limited time"
+    )
 
 
 def _describe_loss(task: Task, run: Run, now: float) -> str:

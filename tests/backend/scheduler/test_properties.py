@@ -336,6 +336,7 @@ HOSTILE = st.builds(
     restart_seconds=st.sampled_from([None, -5.0, nan, inf, 1e300]),
     save_seconds=st.sampled_from([0.0, -5.0, nan, inf, 1e300]),
     lost_seconds=st.sampled_from([0.0, -5.0, nan, inf, 1e300]),
+    unsaved_suspensions=st.sampled_from([0, -1, 2, 10**20]),
     gpu=st.sampled_from([0, -1, 10**20]),
     cpu=st.sampled_from([0, 10**20]),
     memory=st.sampled_from([0, 10**20]),

@@ -28,7 +28,7 @@ from hai_backend.domain.scheduling.plan import Wait, WaitReason
 from hai_backend.domain.scheduling.snapshot import QuotaRow
 from hai_backend.domain.spec import AfterOutcome
 from hai_backend.domain.task import Rank, RunState, Task, TaskEvent
-from hai_backend.lifecycle.saving import describe_save
+from hai_backend.lifecycle.saving import describe_next_protection, describe_save
 from hai_backend.scheduler.explain.blockers import NodeNumbers
 from hai_backend.scheduler.explain.remedy import Change
 
@@ -114,6 +114,8 @@ def _constraints(facts: Facts, wait: Wait | None) -> Iterator[str]:
         return
     yield wait.message
     yield from _describe_saves(facts)
+    if protection := describe_next_protection(task.progress.unsaved_suspensions):
+        yield protection
     yield from _describe_predecessors(facts)
     if wait.why is WaitReason.AFTER:
         return  # nodes and quotas do not matter until the predecessors have ended

@@ -24,6 +24,7 @@ from hai_backend.controllers.scheduling.snapshot import Changes, sched_task
 from hai_backend.controllers.tasks.task_manager import TaskManager
 from hai_backend.domain.errors import HaiError, Unavailable
 from hai_backend.domain.node import Node
+from hai_backend.domain.progress import PROTECTED_AFTER
 from hai_backend.domain.scheduling.plan import Decision, Plan, Start, Stop, Suspend, Wait
 from hai_backend.domain.scheduling.snapshot import (
     Ending,
@@ -93,9 +94,11 @@ class SchedulingLoop:
         self._waits.pop(task.id, None)
 
     def saved(self, task_id: int, run: int, when: float) -> None:
-        """Record for the next pass that a run saved a checkpoint at `when`."""
+        """Record for the next pass that a run saved a checkpoint at `when`. This may end the protection of the run."""
         if (task := self._task_manager.unfinished().get(task_id)) is not None:
             self._changes.saved(task, run, when)
+            if task.progress.unsaved_suspensions >= PROTECTED_AFTER:
+                self.wakeup.notify()
 
     def learn(self, endings: Iterable[Ending]) -> None:
         """Record the run times of tasks that finished before this server started."""

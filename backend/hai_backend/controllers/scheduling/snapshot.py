@@ -122,6 +122,7 @@ def sched_task(task: Task, saved_at: float | None = None) -> SchedTask:
         restart_seconds=task.progress.restart_seconds,
         save_seconds=task.progress.longest_save or 0.0,
         lost_seconds=task.progress.lost_seconds,
+        unsaved_suspensions=task.progress.unsaved_suspensions,
     )
 
 

@@ -59,6 +59,7 @@ class SchedTask:
     restart_seconds: float | None = None  # measured cost of suspending and starting again
     save_seconds: float = 0.0  # longest time of its last saves; 0 if unknown
     lost_seconds: float = 0.0  # work of earlier runs that no checkpoint has saved
+    unsaved_suspensions: int = 0  # in a row, of runs that had saved nothing
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from hai_backend.domain.task import Outcome, RankState, Run, RunState, StopCode,
 from hai_backend.lifecycle import accounting
 from hai_backend.lifecycle.limits import Limits
 from hai_backend.lifecycle.rules.transition import Line, Transition, with_run
+from hai_backend.lifecycle.saving import describe_next_protection
 
 
 def end_if_all_gone(task: Task, run: Run, now: float, limits: Limits) -> Transition:
@@ -18,7 +19,19 @@ def end_if_all_gone(task: Task, run: Run, now: float, limits: Limits) -> Transit
     run = replace(run, state=RunState.ENDED, ended_at=now, deadline=None)
     task = replace(task, run=run, run_seconds=task.run_seconds + lasted)
     transition = _decide(task, run, now, limits)
-    return replace(transition, task=accounting.record_end(transition.task, run, now))
+    ended = accounting.record_end(transition.task, run, now)
+    return replace(
+        transition, task=ended, lines=(*transition.lines, *_protection_lines(task, ended))
+    )
+
+
+def _protection_lines(before: Task, task: Task) -> tuple[Line, ...]:
+    """Return a line if the next run of the task is protected because this one was suspended without progress."""
+    count = task.progress.unsaved_suspensions
+    if task.state is not TaskState.SUSPENDED or count == before.progress.unsaved_suspensions:
+        return ()
+    reason = describe_next_protection(count)
+    return (Line("TaskProtected", reason, "scheduler"),) if reason else ()
 
 
 def _decide(task: Task, run: Run, now: float, limits: Limits) -> Transition:

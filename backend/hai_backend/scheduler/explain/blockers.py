@@ -17,6 +17,7 @@ from hai_backend.scheduler.preemption.eligibility import immune_until, preemptib
 from hai_backend.scheduler.queue.precedence import (
     level_name,
     protection_for_lost_work,
+    protection_without_progress,
     run_level,
     turn_at,
     wait_began_at,
@@ -135,6 +136,8 @@ def _why_protected(allocation: Allocation, entry: QueueEntry, group: GroupState)
     if until == immune_until(entry, allocation, group.policy):
         return "the task was suspended for this run, and may not suspend it for one slice"
     began, lost = allocation.task.run_started_at or 0.0, protection_for_lost_work(allocation.task)
+    if protection_without_progress(allocation.task, group.policy):
+        return "its last runs were suspended before they saved"
     if lost and until == began + lost:
         return "its earlier runs lost their work"
     return ""

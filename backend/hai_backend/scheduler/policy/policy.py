@@ -66,7 +66,8 @@ class Policy:
 
     # A run is suspended for an equal level only after `minimum_seconds`, and `minimum_seconds` more for each suspension
     # of the last day. Each of these suspensions for a higher level protects the run for one more slice, from all levels
-    # below `urgent`. After `daily_suspensions` in a day, only tasks at `urgent` or above suspend it.
+    # below `urgent`. After `daily_suspensions` in a day, only tasks at `urgent` or above suspend it. A run whose last
+    # runs were suspended before they saved is protected from all levels for `minimum_seconds`, or until it has saved.
     minimum_seconds: float = 900.0
     urgent: Priority = Priority.HIGH
     daily_suspensions: int = 24

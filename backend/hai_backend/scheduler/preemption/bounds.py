@@ -79,6 +79,6 @@ def _preemptible(
         equals = level == entry.level
         if equals and not policy.time_slices and not group.shares:
             continue
-        urgent = not equals and entry.level >= policy.urgent
-        victims.update(a for a in runs if urgent or precedence_of(a).protection_ends[equals] <= now)
+        kind = 1 if equals else 2 if entry.level >= policy.urgent else 0
+        victims.update(a for a in runs if precedence_of(a).protection_ends[kind] <= now)
     return victims

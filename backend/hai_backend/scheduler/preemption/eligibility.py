@@ -18,7 +18,7 @@ def preemptible_at(
     """Return from when on the task may suspend a run by levels, shares, merit and protection; inf for never."""
     precedence = precedence_of(allocation)
     if precedence.level < entry.level:
-        return -inf if entry.level >= policy.urgent else precedence.protection_ends[0]
+        return precedence.protection_ends[2 if entry.level >= policy.urgent else 0]
     if precedence.level > entry.level:
         return inf
     ranks_below = policy.time_slices and precedence.merit < entry.merit

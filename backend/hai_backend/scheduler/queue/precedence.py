@@ -11,7 +11,7 @@ from math import inf, log2
 from typing import NamedTuple
 
 from hai_backend.domain.priority import LEVELS, Priority
-from hai_backend.domain.progress import DAY
+from hai_backend.domain.progress import DAY, PROTECTED_AFTER
 from hai_backend.domain.scheduling.snapshot import SchedTask
 from hai_backend.scheduler.policy.policy import Policy, Ranking
 from hai_backend.scheduler.queue.history import BINS, STARTS, History, TaskKind, bin_of
@@ -30,6 +30,7 @@ class Protection(IntEnum):
     NONE = 0
     EQUALS = 1  # tasks of its own level
     ALL = 2  # tasks of all levels that are not urgent
+    URGENT = 3  # tasks of all levels
 
 
 class Precedence(NamedTuple):
@@ -42,7 +43,8 @@ class Precedence(NamedTuple):
     merit: float
     until: float
     protection: Protection
-    protection_ends: tuple[float, float]  # protection from all levels, from its own level
+    # protection from all levels that are not urgent, from its own level, from all levels
+    protection_ends: tuple[float, float, float]
 
 
 def task_kind(task: SchedTask) -> TaskKind:
@@ -92,10 +94,7 @@ def compute_run_precedence(
     least = max(end if demoted else began, began + protection_for_lost_work(task))
     ends = _protection_ends(task, policy, began, least)
     if task.spot:
-        ends = (-inf, ends[1])
-    protection = (
-        Protection.ALL if now < ends[0] else Protection.EQUALS if now < ends[1] else Protection.NONE
-    )
+        ends = (-inf, ends[1], -inf)
     age, older = _age(task.run_seconds, began, max(now, ends[1]))
     merit = compute_merit(task, age, weight, history, policy)
     grows = policy.ranking is not Ranking.SUBMITTED
@@ -104,9 +103,18 @@ def compute_run_precedence(
         level=max(level, policy.lifted_to) if lifted else level,
         merit=merit * policy.staying * (policy.staying if now < end else _PAST_SLICE),
         until=min(changes, default=inf),
-        protection=protection,
+        protection=_protection(ends, now),
         protection_ends=ends,
     )
+
+
+def _protection(ends: tuple[float, float, float], now: float) -> Protection:
+    from_all, from_equals, from_urgent = ends
+    if now < from_urgent:
+        return Protection.URGENT
+    if now < from_all:
+        return Protection.ALL
+    return Protection.EQUALS if now < from_equals else Protection.NONE
 
 
 def wait_began_at(task: SchedTask) -> float:
@@ -167,13 +175,16 @@ def turn_at(task: SchedTask, policy: Policy) -> float:
 
 def _protection_ends(
     task: SchedTask, policy: Policy, began: float, least: float
-) -> tuple[float, float]:
-    """Return until when a run is protected from all levels, and from equals (at least until `least`).
+) -> tuple[float, float, float]:
+    """Return until when a run is protected from levels that are not urgent, from equals, and from all levels.
 
-    A suspension counts for one day. So the protection from the last n suspensions ends a day after the first of them at
-    the latest.
+    From equals it is protected at least until `least`. A suspension counts for one day. So the protection from the last
+    n suspensions ends a day after the first of them at the latest.
     """
-    from_all, from_equals, higher = began, began + policy.minimum_seconds, 0
+    without_progress = protection_without_progress(task, policy)
+    from_urgent = began + without_progress if without_progress else -inf
+    from_all, higher = max(began, from_urgent), 0
+    from_equals = began + policy.minimum_seconds
     for number, suspension in enumerate(reversed(task.suspensions), start=1):
         expires = suspension.at + DAY
         higher += suspension.higher
@@ -182,7 +193,7 @@ def _protection_ends(
             end = expires
         from_all = max(from_all, min(end, expires))
         from_equals = max(from_equals, min(end + policy.minimum_seconds * (1 + number), expires))
-    return from_all, max(from_equals, least)
+    return from_all, max(from_equals, least), from_urgent
 
 
 def protection_for_lost_work(task: SchedTask) -> float:
@@ -192,6 +203,19 @@ def protection_for_lost_work(task: SchedTask) -> float:
     suspend one another for ever.
     """
     return 0.0 if task.yields else min(task.lost_seconds, DAY)
+
+
+def protection_without_progress(task: SchedTask, policy: Policy) -> float:
+    """Return for how long a run is protected from all levels because earlier runs were suspended before they saved.
+
+    The protection ends with the first checkpoint of the run. Without it, urgent tasks could suspend the task again and
+    again before it makes any progress.
+    """
+    began, saved_at = task.run_started_at, task.saved_at
+    has_saved = saved_at is not None and (began is None or saved_at >= began)
+    if has_saved or task.unsaved_suspensions < PROTECTED_AFTER:
+        return 0.0
+    return policy.minimum_seconds
 
 
 def compute_merit(

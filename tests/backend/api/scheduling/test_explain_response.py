@@ -15,6 +15,7 @@ from hai_backend.api.scheduling.explain_response import (
 )
 from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.progress import Progress
 from hai_backend.domain.scheduling.plan import Wait, WaitReason
 from hai_backend.domain.spec import ProgramSpec, TaskSpec
 from hai_backend.domain.task import (
@@ -83,6 +84,16 @@ def test_who_waits_for_a_save_sees_its_progress() -> None:
     said = explain_response(Facts(waiting, wait, others, {}, (), (), 6.2, lambda other: True))
     saving = [line for line in said.constraints if "saving" in line]
     assert saving == ["task 1 is saving: 2.1 of 3.6 GiB, about 3 s left"]
+
+
+@pytest.mark.parametrize(("suspended", "said"), [(1, False), (2, True)])
+def test_the_owner_sees_that_the_next_run_is_protected(suspended: int, said: bool) -> None:
+    spec, progress = TaskSpec("t", ProgramSpec("x.py")), Progress(unsaved_suspensions=suspended)
+    task = Task(7, "ada", spec, TaskState.SUSPENDED, Priority.LOW, 0.0, progress=progress)
+    wait = Wait(7, WaitReason.NOT_ENOUGH_NODES, "Needs 1 node.", 1, Priority.LOW, ())
+    answer = explain_response(Facts(task, wait, {}, {}, (), (), 0.0, lambda other: True))
+    text = "its last 2 runs were suspended before they saved"
+    assert any(line.startswith(text) for line in answer.constraints) == said
 
 
 def test_the_history_tells_who_asked_and_what_was_lost() -> None:

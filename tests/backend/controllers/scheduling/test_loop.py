@@ -10,6 +10,7 @@ import pytest
 
 from hai_backend.controllers.scheduling.loop import SchedulingLoop
 from hai_backend.controllers.scheduling.snapshot import ending
+from hai_backend.domain.progress import Progress
 from hai_backend.domain.scheduling.plan import Plan
 from hai_backend.domain.scheduling.snapshot import Ending
 from hai_backend.domain.task import Task
@@ -75,5 +76,23 @@ async def test_a_pass_that_fails_forgets_nothing_that_was_learned(
         scheduling.wakeup.notify()
         await world.until(lambda done=done: recorder.passes == done)  # type: ignore[misc]
     assert [*(await scheduling.snapshot()).endings] == learned
+    loop.cancel()
+    await asyncio.gather(loop, return_exceptions=True)
+
+
+async def test_a_pass_follows_the_checkpoint_of_a_protected_run(
+    world: ControllerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checkpoint ends its protection, and an urgent task may wait for its nodes."""
+    task = replace(a_task(7), progress=Progress(unsaved_suspensions=2))
+    monkeypatch.setattr(world.task_manager, "unfinished", lambda: {7: task})
+    recorder = Failing(at=0)
+    scheduling = SchedulingLoop(
+        world.task_manager, world.cluster, NoAccounts(), world.clock, Policy(), recorder=recorder
+    )
+    loop = asyncio.ensure_future(scheduling.run())
+    await world.until(lambda: recorder.passes == 1)
+    scheduling.saved(7, 1, 5.0)
+    await world.until(lambda: recorder.passes == 2)
     loop.cancel()
     await asyncio.gather(loop, return_exceptions=True)

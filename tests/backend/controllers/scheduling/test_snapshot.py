@@ -59,9 +59,11 @@ def test_a_stored_checkpoint_of_this_run_outlasts_the_server() -> None:
 
 def test_what_was_measured_is_passed_on() -> None:
     progress = {"start_seconds": 2.0, "suspend_seconds": 3.0, "lost_seconds": 7.0}
-    known = sched_task(with_progress(yields=True, longest_save=8.0, **progress))
+    known = sched_task(
+        with_progress(yields=True, longest_save=8.0, unsaved_suspensions=2, **progress)
+    )
     assert (known.yields, known.restart_seconds, known.lost_seconds) == (True, 5.0, 7.0)
-    assert known.save_seconds == 8.0
+    assert (known.save_seconds, known.unsaved_suspensions) == (8.0, 2)
     fresh = sched_task(running())
     assert (fresh.yields, fresh.restart_seconds, fresh.save_seconds) == (False, None, 0.0)
 

@@ -66,6 +66,7 @@ tasks = st.builds(
     restart_seconds=st.none() | numbers,
     save_seconds=numbers,
     lost_seconds=numbers,
+    unsaved_suspensions=complete,
 )
 snapshots = st.builds(
     Snapshot,

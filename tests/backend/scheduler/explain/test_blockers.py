@@ -86,6 +86,12 @@ def found(snapshot: Snapshot, ahead: tuple[int, ...] = ()) -> Blockers:
                         protected_why="its earlier runs lost their work"),
             id="for lost work",
         ),
+        pytest.param(
+            snap(nodes(1), running(9, "n00", LOW, since=60, unsaved_suspensions=2), queued(1, 1, HIGH)),
+            NodeNumbers(protected=1, protected_until=NOW + 840, protected_runs=(9,),
+                        protected_why="its last runs were suspended before they saved"),
+            id="suspended twice without progress",
+        ),
     ],
 )  # fmt: skip
 def test_nodes_are_counted_by_what_occupies_them(snapshot: Snapshot, expected: NodeNumbers) -> None:

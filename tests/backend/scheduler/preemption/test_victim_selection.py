@@ -87,6 +87,8 @@ ASKS = queued(1, 9, created_at=NOW - SLICE)
                      1, id="nobody who is protected from all"),
         pytest.param([run(8, "n00 n01", LOW, since=60, suspensions=HIT), run(9, "n02", LOW, since=60)],
                      queued(1, 9, HIGH), POLICY, 3, id="but for an urgent task"),
+        pytest.param([run(8, "n00 n01", LOW, since=60, unsaved_suspensions=2), run(9, "n02", LOW, since=60)],
+                     queued(1, 9, HIGH), POLICY, 1, id="unless its last runs were suspended before they saved"),
         pytest.param([run(8, "n00"), run(9, "n01 n02", since=2 * SLICE, suspensions=(Suspension(NOW - 7200, 5),) * 20)],
                      ASKS, POLICY, 1, id="equals that are protected from equals count nothing"),
     ],
@@ -124,6 +126,7 @@ def test_victims_come_from_the_lowest_level_first() -> None:
     [
         pytest.param(LOW, {}, queued(1, 9), -60 + SLICE, id="a protected lower run"),
         pytest.param(LOW, {}, queued(1, 9, HIGH), -inf, id="not from urgent tasks"),
+        pytest.param(LOW, {"unsaved_suspensions": 2}, queued(1, 9, HIGH), 840, id="unless its last runs saved nothing"),
         pytest.param(HIGH, {}, queued(1, 9), inf, id="a higher run"),
         pytest.param(NORMAL, {}, queued(1, 9, created_at=NOW), inf, id="an equal that ranks higher"),
         pytest.param(NORMAL, {"since": SLICE, "suspensions": ()}, ASKS, 900 - SLICE, id="an equal that ranks lower"),
