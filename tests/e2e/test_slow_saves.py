@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from hai.client.client import Client
 from hai.v1.task_pb2 import TaskState
 from tests.support.deployment import Deployment, process_deployment
+from tests.support.servers import ServerProcess
 
 SUSPENDED = TaskState.TASK_STATE_SUSPENDED
 SAVES = """
@@ -22,6 +26,7 @@ while not hai.receive_suspend_command():
     time.sleep(0.02)
 for part in range(parts):
     current().set_save_progress(part << 20, parts << 20)
+    print("part", part, flush=True)
     time.sleep(0.1)
 current().set_save_progress(0, 0)
 hai.go_suspend()
@@ -47,6 +52,24 @@ async def test_a_save_has_time_while_bytes_are_saved(here: Deployment) -> None:
     kinds = await here.kinds(await suspend(here, parts=30))
     assert "Yielded" in kinds
     assert "SuspendForced" not in kinds
+
+
+async def test_a_restart_of_the_server_takes_no_time_from_a_save(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    profile = await asyncio.to_thread(server.start)
+    async with Client(profile) as client:
+        here = Deployment(client, tmp_path, tmp_path)
+        task = await client.tasks.create(here.spec("slow", SAVES, "50", save_within=0.8))
+        await here.until_printed(task.id, "running")
+        await client.tasks.suspend(task.id, hold=True)
+        await here.until_printed(task.id, "part 15")
+        server.end(signal.SIGKILL)
+        await asyncio.to_thread(server.start)
+        await client.tasks.wait(task.id, "suspended", timeout=30)
+        kinds = await here.kinds(task.id)
+        assert "Yielded" in kinds
+        assert "SuspendForced" not in kinds
 
 
 @pytest.mark.parametrize("here", [1.5], indirect=True)

@@ -35,6 +35,7 @@ from hai_backend.scheduler.explain.remedy import Change
 _MAX_LISTED = 20  # tasks or groups in one response
 _MAX_PREDECESSORS = 20
 _MAX_NAMED = 5  # in one sentence
+_LEAVING = (RunState.SUSPENDING, RunState.STOPPING)
 _SUSPENSIONS = ("SuspendAsked", "SuspendForced")  # kinds of events
 
 
@@ -108,6 +109,7 @@ def _constraints(facts: Facts, wait: Wait | None) -> Iterator[str]:
     task = facts.task
     if not task.waiting:
         yield f"task {task.id} does not wait: it is {(task.outcome or task.state).lower()}"
+        yield from _describe_save(task, facts.now)
         return
     if wait is None:
         yield "no scheduling pass has seen the task since it was submitted or changed; ask again in a moment"
@@ -130,11 +132,14 @@ def _constraints(facts: Facts, wait: Wait | None) -> Iterator[str]:
 def _describe_saves(facts: Facts) -> Iterator[str]:
     """Yield a sentence for each task that saves before it leaves its nodes to this task."""
     for other in sorted(facts.unfinished.values(), key=lambda task: task.id):
-        run = other.run
-        if run is None or run.suspended_for != facts.task.id or other.waiting:
-            continue
-        if run.state is RunState.SUSPENDING and run.state_bytes:
-            yield f"task {other.id} is saving: {describe_save(run, facts.now)}"
+        if other.run is not None and other.run.suspended_for == facts.task.id and not other.waiting:
+            yield from _describe_save(other, facts.now)
+
+
+def _describe_save(task: Task, now: float) -> Iterator[str]:
+    run = task.run
+    if run is not None and run.state in _LEAVING and run.state_bytes:
+        yield f"task {task.id} is saving: {describe_save(run, now)}"
 
 
 def _describe_predecessors(facts: Facts) -> Iterator[str]:

@@ -84,6 +84,8 @@ def test_who_waits_for_a_save_sees_its_progress() -> None:
     said = explain_response(Facts(waiting, wait, others, {}, (), (), 6.2, lambda other: True))
     saving = [line for line in said.constraints if "saving" in line]
     assert saving == ["task 1 is saving: 2.1 of 3.6 GiB, about 3 s left"]
+    own = explain_response(Facts(saves, None, {}, {}, (), (), 6.2, lambda other: True))
+    assert [*own.constraints] == ["task 1 does not wait: it is running", *saving]
 
 
 @pytest.mark.parametrize(("suspended", "said"), [(1, False), (2, True)])
