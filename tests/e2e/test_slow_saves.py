@@ -72,6 +72,37 @@ async def test_a_restart_of_the_server_takes_no_time_from_a_save(
         assert "SuspendForced" not in kinds
 
 
+CHECKPOINT = """
+import sys, time, hai
+from hai.task import checkpoint
+
+def write(file):
+    for _ in range(60):
+        file.write(bytes(1 << 20))
+        time.sleep(0.05)
+
+if checkpoint.latest() is not None:
+    print("continued", flush=True)
+    sys.exit()
+print("running", flush=True)
+while not hai.receive_suspend_command():
+    time.sleep(0.02)
+checkpoint.save("checkpoint", write, step=7)
+hai.go_suspend()
+"""
+
+
+@pytest.mark.parametrize("here", [120.0], indirect=True)
+async def test_a_slow_checkpoint_is_completed_and_the_next_run_continues(here: Deployment) -> None:
+    task = await here.client.tasks.create(here.spec("slow", CHECKPOINT, save_within=0.8))
+    await here.until_printed(task.id, "running")
+    await here.client.tasks.suspend(task.id)
+    await here.until_printed(task.id, "continued")
+    kinds = await here.kinds(task.id)
+    assert "Yielded" in kinds
+    assert "SuspendForced" not in kinds
+
+
 @pytest.mark.parametrize("here", [1.5], indirect=True)
 async def test_a_save_that_takes_too_long_is_told(here: Deployment) -> None:
     id = await suspend(here, parts=100)

@@ -25,12 +25,24 @@ def format_list(numbers: Sequence[object]) -> str:
     return ", ".join(map(str, numbers[:_LISTED])) + more
 
 
+def format_size(size: float) -> str:
+    """Return a size in bytes as text: `3.6 GiB`."""
+    unit, name = _unit_of(size)
+    return f"{size / unit:.3g} {name}"
+
+
 def format_part(part: float, whole: float) -> str:
     """Return a part of a size in bytes as text, in the unit of the whole: `2.1 of 3.6 GiB`."""
-    size, units = float(whole), list(_UNITS)
-    while size >= 999.5 and len(units) > 1:
-        part, size, units = part / 1024, size / 1024, units[1:]
-    return f"{part:.3g} of {size:.3g} {units[0]}"
+    unit, name = _unit_of(whole)
+    return f"{part / unit:.3g} of {whole / unit:.3g} {name}"
+
+
+def _unit_of(size: float) -> tuple[int, str]:
+    """Return the largest unit of which a size has at least about one, in bytes, and its name."""
+    power = 0
+    while size >= 999.5 * 1024**power and power < len(_UNITS) - 1:
+        power += 1
+    return 1024**power, _UNITS[power]
 
 
 def format_duration(seconds: float) -> str:

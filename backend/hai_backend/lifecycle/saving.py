@@ -1,10 +1,14 @@
-"""Sentences about a run that saves, and about one that was ended while it saved."""
+"""Sentences about a run that saves, and about one that was ended while it saved.
+
+A program that does not know the size of its state in advance reports as many bytes as it has saved. So a save of which
+all bytes are saved may last, and has no estimate.
+"""
 
 from __future__ import annotations
 
 from math import ceil
 
-from hai_backend.domain.formatting import format_duration, format_part
+from hai_backend.domain.formatting import format_duration, format_part, format_size
 from hai_backend.domain.progress import PROTECTED_AFTER
 from hai_backend.domain.task import Run, RunState, Task
 from hai_backend.lifecycle.accounting import unsaved_seconds
@@ -18,7 +22,7 @@ _MAX_LEFT_SECONDS = 86_400.0  # a longer estimate says nothing
 
 def describe_save(run: Run, now: float) -> str:
     """Return how much of its state a run has saved and how long the rest takes: `2.1 of 3.6 GiB, about 3 s left`."""
-    part, estimate = format_part(run.saved_bytes, run.state_bytes), _estimated_seconds(run, now)
+    part, estimate = _part(run), _estimated_seconds(run, now)
     if estimate is None or (left := estimate - _elapsed(run, now)) > _MAX_LEFT_SECONDS:
         return part
     return f"{part}, about {format_duration(max(1.0, round(left)))} left"
@@ -27,7 +31,7 @@ def describe_save(run: Run, now: float) -> str:
 def describe_unfinished_save(task: Task, run: Run, now: float, limits: Limits) -> str:
     """Return that a run was ended while it saved, what that has cost, and what helps."""
     elapsed = _elapsed(run, now)
-    facts = f"{format_part(run.saved_bytes, run.state_bytes)} after {_seconds(elapsed)}"
+    facts = f"{_part(run)} after {_seconds(elapsed)}"
     stall = stall_seconds(task, limits)
     if run.deadline is not None and run.deadline < save_ends_at(task, run, limits):
         facts += f", nothing more in the last {format_duration(stall)}"
@@ -35,7 +39,7 @@ def describe_unfinished_save(task: Task, run: Run, now: float, limits: Limits) -
     sentences = (
         f"Run {run.number} was ended while it saved ({facts}).",
         _describe_loss(task, run, now),
-        _advice(estimate) if estimate is not None else "",
+        _advice(estimate, elapsed),
     )
     return " ".join(filter(None, sentences))
 
@@ -65,7 +69,9 @@ def _describe_restart(task: Task) -> str:
     return f"It continues from {'its last checkpoint' if step is None else f'step {step}'}"
 
 
-def _advice(estimate: float) -> str:
+def _advice(estimate: float | None, elapsed: float) -> str:
+    if estimate is None:
+        return f"Raise save_within to more than {ceil(elapsed)} s."
     seconds = _ROUND_SECONDS * ceil(_MARGIN * estimate / _ROUND_SECONDS)
     if seconds > _MAX_SAVE_WITHIN:
         return f"The whole save would take about {format_duration(estimate)}, longer than a task may ask for."
@@ -73,8 +79,16 @@ def _advice(estimate: float) -> str:
 
 
 def _estimated_seconds(run: Run, now: float) -> float | None:
-    """Return how long the whole save takes at its rate so far; None while nothing is saved."""
-    return _elapsed(run, now) * run.state_bytes / run.saved_bytes if run.saved_bytes else None
+    """Return how long the whole save takes at its rate so far; None if that is unknown."""
+    if not 0 < run.saved_bytes < run.state_bytes:
+        return None
+    return _elapsed(run, now) * run.state_bytes / run.saved_bytes
+
+
+def _part(run: Run) -> str:
+    if run.saved_bytes < run.state_bytes:
+        return format_part(run.saved_bytes, run.state_bytes)
+    return f"{format_size(run.saved_bytes)} so far"
 
 
 def _elapsed(run: Run, now: float) -> float:

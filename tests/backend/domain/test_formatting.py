@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hai_backend.domain.formatting import format_count, format_part
+from hai_backend.domain.formatting import format_count, format_part, format_size
 
 
 @pytest.mark.parametrize(
@@ -34,3 +34,17 @@ def test_a_part_of_a_size_has_the_unit_of_the_whole(
     part: float, whole: float, expected: str
 ) -> None:
     assert format_part(part, whole) == expected
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "0.977 KiB"),
+        (3.6 * 2**30, "3.6 GiB"),
+        (2**70, "1.02e+03 EiB"),
+    ],
+)
+def test_sizes(size: float, expected: str) -> None:
+    assert format_size(size) == expected

@@ -74,8 +74,14 @@ TEXTS = [
     pytest.param(
         {"reports": [(1.0, saved(0))]},
         f"{HEAD} (0 of 3.6 GiB after 6 s, nothing more in the last 5 s)."
-        " It starts again from the beginning; 16 s of work were lost.",
+        " It starts again from the beginning; 16 s of work were lost. Raise save_within to more than 6 s.",
         id="without a byte: no estimate",
+    ),
+    pytest.param(
+        {"limits": LONG, "reports": [(9.5, saved(2.1, 2.1))]},
+        f"{HEAD} (2.1 GiB so far after 10 s). It starts again from the beginning; 16 s of work were lost."
+        " Raise save_within to more than 10 s.",
+        id="of unknown size",
     ),
     pytest.param(
         {"limits": LONG, "reports": [(9.5, saved(0.001))], "work": 0.0},
@@ -118,7 +124,10 @@ def test_a_program_that_has_saved_but_does_not_yield_is_no_unfinished_save() -> 
     [
         pytest.param([(4.2, saved(2.1))], 4.2, "2.1 of 3.6 GiB, about 3 s left", id="at this rate"),
         pytest.param([(1.0, saved(0))], 1.0, "0 of 3.6 GiB", id="no rate yet"),
-        pytest.param([(1.0, saved(3.6))], 9.0, "3.6 of 3.6 GiB, about 1 s left", id="nearly done"),
+        pytest.param(
+            [(9.0, saved(3.59))], 9.0, "3.59 of 3.6 GiB, about 1 s left", id="nearly done"
+        ),
+        pytest.param([(1.0, saved(2.1, 2.1))], 9.0, "2.1 GiB so far", id="of unknown size"),
         pytest.param([(100.0, saved(1e-6))], 100.0, "1e-06 of 3.6 GiB", id="longer than a day"),
     ],
 )
