@@ -11,8 +11,9 @@ from hai.client.client import Client
 from hai.client.errors import Invalid
 from hai.v1.task_pb2 import TASK_STATE_RUNNING, TASK_STATE_WAITING_INIT
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
-from hai_backend.launch import local_nodes
+from hai_backend.launch import nvml
 from hai_backend.launch.local_launcher import sweep
+from tests.support import fake_nvml
 from tests.support.servers import running_server
 from tests.support.service_cluster import ServiceCluster
 
@@ -21,8 +22,8 @@ PROGRAM = "echo gpus=$CUDA_VISIBLE_DEVICES; exec sleep infinity"
 
 @pytest.fixture
 async def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ServiceCluster]:
-    """Run a server on a machine with two GPUs, with the default settings."""
-    monkeypatch.setattr(local_nodes, "count_gpus", lambda: 2)
+    """Run a server on a machine with two GPUs, whose driver is a stand-in, with the default settings."""
+    monkeypatch.setattr(nvml, "library", lambda: fake_nvml)
     home = tmp_path / "home"
     async with running_server(home, nodes=0) as server, Client(server.profile) as client:
         yield ServiceCluster(server, client, tmp_path)
@@ -54,11 +55,14 @@ async def test_tasks_of_one_gpu_run_side_by_side(machine: ServiceCluster) -> Non
     assert (await machine.client.tasks.get(third)).state == TASK_STATE_WAITING_INIT
     await machine.client.tasks.stop(first)
     assert await seen_gpus(machine, third) == "gpus=0"
+    (rank,) = (await machine.client.tasks.get(second)).run.ranks
+    assert [(gpu.index, gpu.memory_used_bytes) for gpu in rank.gpus] == [(1, fake_nvml.GIB)]
 
 
 async def test_a_task_that_says_nothing_has_all_gpus(machine: ServiceCluster) -> None:
     (node,) = await machine.client.nodes.list()
     assert (node.name, node.group, node.gpus) == ("node1", "default", 2)
+    assert [gpu.temperature for gpu in node.gpu_devices] == [71, 0]
     whole = await submit(machine, "a")
     assert await seen_gpus(machine, whole) == "gpus=0,1"
     assert (await machine.client.tasks.get(whole)).state == TASK_STATE_RUNNING

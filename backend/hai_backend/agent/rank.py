@@ -360,7 +360,7 @@ class RankAgent:
 
     async def _send_heartbeats(self) -> None:
         """Send heartbeats until cancelled. Only some contain a measurement, because measuring takes CPU time."""
-        clock, usage = asyncio.get_running_loop().time, Usage(self._identity.gpu_indices or ())
+        clock, usage = asyncio.get_running_loop().time, Usage(self._identity.gpu_indices)
         measured_at = clock() + _FIRST_MEASURE_SECONDS - _MEASURE_SECONDS
         wait = min(_FIRST_MEASURE_SECONDS, self._timing.interval)
         while True:

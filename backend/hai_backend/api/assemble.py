@@ -42,6 +42,7 @@ from hai_backend.api.environments.service import EnvironmentService
 from hai_backend.api.images.images import ImageCheck, Images, Registries
 from hai_backend.api.images.service import ImageService
 from hai_backend.api.messages.service import MessageService
+from hai_backend.api.nodes.gpus import NodeGpus
 from hai_backend.api.nodes.group_capacity import Capacity
 from hai_backend.api.nodes.groups import GroupDeps, NodeGroups
 from hai_backend.api.nodes.service import NodeService
@@ -89,6 +90,7 @@ from hai_backend.controllers.aio.clock import Clock
 from hai_backend.controllers.cluster.agents import ConnectedAgents
 from hai_backend.controllers.cluster.service_status import ServiceStates
 from hai_backend.controllers.cluster.tunnels import Tunnels
+from hai_backend.controllers.metrics.gpus import GpuStates
 from hai_backend.controllers.metrics.usage import Usage
 from hai_backend.domain.task import Task
 from hai_backend.domain.timing import Timing
@@ -113,6 +115,7 @@ class ApiDeps:
     cluster: Cluster
     logs: Logs
     usage: Usage
+    gpus: GpuStates
     goodput: Callable[[Task], Goodput]
     workspaces: Workspaces
     environments: Environments
@@ -176,6 +179,7 @@ def build_services(deps: ApiDeps) -> list[Registration]:
         NodeTenants(deps.cluster, deps.task_manager, deps.clock),
         access,
         NodeGroups(_group_deps(deps, capacity)),
+        NodeGpus(deps.gpus, deps.task_manager),
         deps.scheduling,
         deps.watched_labels,
     )
@@ -302,6 +306,7 @@ def _task_deps(deps: ApiDeps, capacity: Capacity, images: Images) -> TaskDeps:
         cluster=deps.cluster,
         directory=deps.directory,
         dropped_logs=deps.logs.dropped,
+        gpus=deps.gpus,
         submission=Submission(
             deps.task_manager,
             deps.store,

@@ -7,10 +7,11 @@ lists the ranks that exist. Every method may be called again with the same argum
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from hai_backend.domain.gpu import GpuState
 from hai_backend.domain.node import Node
 from hai_backend.launch.request import RunRequest
 
@@ -125,6 +126,9 @@ class Launcher(Protocol):
 
     def events(self) -> AsyncIterator[LauncherEvent]:
         """Yield NodeList and RankList first, then changes, until the launcher is closed."""
+
+    async def read_gpus(self) -> Mapping[str, tuple[GpuState, ...]]:
+        """Return the real GPUs of each node that the launcher can see itself; agents report the others."""
 
     async def close(self) -> None:
         """Stop watching. Ranks continue to run."""

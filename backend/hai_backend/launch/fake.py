@@ -6,8 +6,9 @@ It passes the same contract tests as the real launchers.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
+from hai_backend.domain.gpu import GpuState
 from hai_backend.domain.node import Node
 from hai_backend.launch.base import (
     KillRequest,
@@ -39,6 +40,7 @@ class FakeLauncher:
     ) -> None:
         self._complete = complete
         self.nodes = tuple(nodes)
+        self.gpus: Mapping[str, tuple[GpuState, ...]] = {}
         self._launched_runs = frozenset(launched_runs)
         self.ranks: dict[RankKey, RankLaunch | None] = dict.fromkeys(existing)
         self._events: asyncio.Queue[LauncherEvent | None] = asyncio.Queue()
@@ -69,6 +71,9 @@ class FakeLauncher:
         yield RankList(frozenset(self.ranks), self._launched_runs, self._complete)
         while (event := await self._events.get()) is not None:
             yield event
+
+    async def read_gpus(self) -> Mapping[str, tuple[GpuState, ...]]:
+        return self.gpus
 
     async def close(self) -> None:
         self._events.put_nowait(None)

@@ -13,9 +13,11 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from hai.client.connection.cancellation import cancelled_only_from_outside
+from hai_backend.domain.gpu import GpuState
 from hai_backend.launch import local_nodes, pidfd, processes, rank_dirs
 from hai_backend.launch.base import (
     KillRequest,
@@ -27,6 +29,7 @@ from hai_backend.launch.base import (
     RankList,
     RankTerminated,
 )
+from hai_backend.launch.nvml import GpuReader
 from hai_backend.launch.staging import CheckpointStaging, default_root
 
 log = logging.getLogger(__name__)
@@ -63,6 +66,7 @@ class ProcessLauncher:
         self._staging = staging
         gpus = local_nodes.count_gpus()
         self._has_gpus = gpus > 0
+        self._gpu_reader: GpuReader | None = None  # made when the GPUs are read for the first time
         self._nodes = {n.node.name: n for n in local_nodes.divide(layout, gpus)}
         self._agents: dict[RankKey, int] = {}
         self._events: asyncio.Queue[LauncherEvent | None] = asyncio.Queue()
@@ -94,6 +98,23 @@ class ProcessLauncher:
         yield RankList(await self._list())
         while (event := await self._events.get()) is not None:
             yield event
+
+    async def read_gpus(self) -> Mapping[str, tuple[GpuState, ...]]:
+        """See Launcher. The driver is asked in a thread, because it may be slow."""
+        return await asyncio.to_thread(self._read_gpus) if self._has_gpus else {}
+
+    def _read_gpus(self) -> Mapping[str, tuple[GpuState, ...]]:
+        if self._gpu_reader is None:
+            self._gpu_reader = GpuReader()
+        states = {state.index: state for state in self._gpu_reader.read()}
+        return {
+            name: tuple(
+                replace(states[real], index=i)
+                for i, real in enumerate(node.gpu_indices)
+                if real in states
+            )
+            for name, node in self._nodes.items()
+        }
 
     async def close(self) -> None:
         """See Launcher."""

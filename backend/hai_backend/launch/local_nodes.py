@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from hai_backend.domain.node import Node
+from hai_backend.launch import nvml
 
 DEFAULT_NODES = 4
 """Nodes of a machine without GPUs, so that a laptop shows how tasks share a cluster."""
@@ -81,17 +81,4 @@ def _node(
 
 def count_gpus() -> int:
     """Return the number of NVIDIA GPUs of this machine; 0 if it has none or no driver."""
-    try:
-        ctypes.CDLL("libnvidia-ml.so.1")
-    except OSError:
-        return 0  # this avoids the import below
-    import pynvml
-
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return 0
-    try:
-        return int(pynvml.nvmlDeviceGetCount())
-    finally:
-        pynvml.nvmlShutdown()
+    return nvml.count()

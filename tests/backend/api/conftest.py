@@ -54,6 +54,7 @@ from hai_backend.controllers.cluster.agents import ConnectedAgents
 from hai_backend.controllers.cluster.nodes import Cluster
 from hai_backend.controllers.cluster.service_status import ServiceStates
 from hai_backend.controllers.cluster.tunnels import Tunnels
+from hai_backend.controllers.metrics.gpus import GpuStates
 from hai_backend.controllers.metrics.usage import Usage
 from hai_backend.controllers.tasks.executor import Executor
 from hai_backend.controllers.tasks.notifications import DeliveryPolicy, Notifications
@@ -169,6 +170,8 @@ class Platform:
         self.tunnels = Tunnels(self.hub)
         self.board = ServiceStates(self.clock)
         self.usage = Usage(self.store, self.task_manager, self.cluster, self.clock)
+        self.fake_launcher = FakeLauncher([])
+        self.gpus = GpuStates(self.fake_launcher, self.cluster, self.clock)
 
     async def start(self) -> None:
         await self.directory.load()
@@ -213,6 +216,7 @@ class Platform:
             cluster=self.cluster,
             logs=self.logs,
             usage=self.usage,
+            gpus=self.gpus,
             goodput=lambda task: goodput(task, History(), self.clock.now()),
             workspaces=self.workspaces,
             environments=self.environments,
@@ -253,6 +257,7 @@ class Platform:
             workspace_path=self.pins.path,
             record_checkpoint=lambda key, report: None,
             record_use=self.usage.record,
+            record_gpus=self.gpus.record,
             tunnels=self.tunnels,
             base_url=lambda task_id, service: "/",
             record_services=self._record_services,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from hai_backend.launch import local_nodes, processes, rank_dirs
+from hai_backend.launch import local_nodes, nvml, processes, rank_dirs
 from hai_backend.launch.base import (
     KillRequest,
     LaunchFailed,
@@ -26,6 +26,7 @@ from hai_backend.launch.base import (
     RankTerminated,
 )
 from hai_backend.launch.local_launcher import sweep
+from tests.support import fake_nvml
 
 pytestmark = pytest.mark.e2e
 
@@ -210,6 +211,22 @@ async def test_agents_learn_which_gpus_are_theirs(home, watch, monkeypatch, real
     await watched.launcher.start([replace(launch(node="node2"), gpu_indices=asked)])
     facts = json.loads((home / "run" / str(KEY) / "agent.json").read_text())
     assert facts["gpu_indices"] == indices
+
+
+@pytest.mark.parametrize(
+    ("real", "indices"),
+    [
+        pytest.param(2, {"node1": [0], "node2": [0]}, id="counted within the node"),
+        pytest.param(1, {"node1": [0], "node2": []}, id="fewer GPUs than nodes"),
+        pytest.param(0, {}, id="none"),
+    ],
+)
+async def test_gpus_are_read_by_node(watch, monkeypatch, real, indices):
+    monkeypatch.setattr(nvml, "library", lambda: fake_nvml)
+    monkeypatch.setattr(fake_nvml, "nvmlDeviceGetCount", lambda: real)
+    gpus = await (await watch()).launcher.read_gpus()
+    assert {name: [gpu.index for gpu in own] for name, own in gpus.items()} == indices
+    assert not real or gpus["node1"][0].temperature == 71
 
 
 async def test_sweep_ends_one_cluster_and_not_its_neighbour(home, watch, tmp_path_factory):

@@ -186,6 +186,7 @@ class SimulatedServer:
             workspace_path=lambda task: "",
             record_checkpoint=lambda key, report: None,
             record_use=lambda key, use: None,
+            record_gpus=lambda key, gpus: None,
             tunnels=Tunnels(self.hub),
             base_url=lambda task_id, service: "",
             record_services=lambda task, key, reported: None,

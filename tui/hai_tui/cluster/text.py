@@ -38,7 +38,7 @@ def summary(counts: Counter[str], waiting: int, tones: Tones) -> Text:
 def node_card(
     node: Node, user: str, tones: Tones, *, now: float, use: str = "", tenants: int = 6
 ) -> Text:
-    """Return the facts of a node in a few lines; `use` is a sentence about its usage."""
+    """Return the facts of a node in a few lines; `use` are sentences about its usage."""
     condition_name = condition(node, user)
     node_style = CONDITION_STYLES[condition_name]
     card = Text().append(printable(node.name), "bold")

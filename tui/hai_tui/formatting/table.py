@@ -23,6 +23,7 @@ class Column:
     value: Callable[[Any, float], str]  # takes an item and the current time
     wide: bool = False  # shown only with -o wide, or if --columns names it
     right: bool = False
+    optional: bool = False  # left out if no item has a value, unless --columns names it
     folds: bool = False  # may be folded on a narrow terminal
     drop_order: int = 0  # dropped if folding is not enough: the lowest first, 0 never
     style: Callable[[str], str] | None = None  # returns the style of a cell's text
@@ -60,6 +61,18 @@ class View:
 def cells(columns: Sequence[Column], items: Sequence[Any], now: float) -> list[list[str]]:
     """Return the text of every cell."""
     return [[printable(column.value(item, now)) for column in columns] for item in items]
+
+
+def without_empty(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]]
+) -> tuple[tuple[Column, ...], list[list[str]]]:
+    """Return columns and rows without the optional columns in which all cells are `-`."""
+    kept = [
+        i
+        for i, column in enumerate(columns)
+        if not column.optional or any(row[i] != "-" for row in rows)
+    ]
+    return tuple(columns[i] for i in kept), [[row[i] for i in kept] for row in rows]
 
 
 def plain(

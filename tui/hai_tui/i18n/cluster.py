@@ -47,6 +47,8 @@ TEXTS: dict[str, tuple[str, str]] = {
     "node.CORDONED": ("cordoned", "已停用"),
     "node.NOT_READY": ("not ready", "未就绪"),
     "node.cpus": ("{count:CPU|CPUs}", "{count} CPU"),
+    "gpu.use": ("{part} in use", "利用率 {part}"),
+    "gpu.memory": ("{used} of {total}", "显存 {used} / {total}"),
     "node.gpus": ("{count:GPU|GPUs}", "{count} GPU"),
     "node.simulated": ("simulated", "模拟"),
     "node.topology": ("at {path}", "位于 {path}"),

@@ -152,13 +152,18 @@ class ResourcePage(Page):
 
     def _columns(self) -> list[Column]:
         """Return all columns. A column that a command shows only on demand appears where there is room."""
-        columns = self.resource.columns
+        columns = [column for column in self.resource.columns if self._has_values(column)]
         usual = [column for column in columns if not column.wide]
         last = ([column for column in usual if column.folds] or usual)[-1]
         return [
             self._column(column, position, is_last=column is last)
             for position, column in enumerate(columns)
         ]
+
+    def _has_values(self, column: ViewColumn) -> bool:
+        now = self.hai.now()
+        items = self._items.values() if column.optional else ()
+        return not column.optional or any(column.value(item, now) != "-" for item in items)
 
     def _column(self, column: ViewColumn, position: int, *, is_last: bool) -> Column:
         title = text(f"col.{column.key}") if exists(f"col.{column.key}") else column.key.upper()

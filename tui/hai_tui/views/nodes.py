@@ -10,6 +10,7 @@ from hai.v1.node_pb2 import Group, Node, NodeState
 from hai.v1.policy_pb2 import GroupEffect, TaskChanges
 from hai_tui.formatting.table import Column, View, printable
 from hai_tui.i18n import text
+from hai_tui.views import gpus
 from hai_tui.views.node_labels import labels_text
 from hai_tui.views.policy import settings_text
 from hai_tui.views.silent_agents import node_silence_texts
@@ -24,7 +25,8 @@ def node_status(node: Node) -> str:
 
 
 def _gpu_text(node: Node) -> str:
-    kind = node.mig_profile or ("simulated" if node.gpus_simulated else "")
+    simulated = "simulated" if node.gpus_simulated else ""
+    kind = node.mig_profile or simulated or gpus.model_text(node.gpu_devices)
     return f"{node.gpus} ({kind})" if node.gpus and kind else str(node.gpus)
 
 
@@ -49,6 +51,7 @@ NODES = View(
         Column("status", lambda n, now: node_status(n), style=lambda s: _STYLES.get(s, "")),
         Column("group", lambda n, now: n.group + (f"#{n.zone}" if n.zone else "")),
         Column("gpus", lambda n, now: _gpu_text(n), right=True),
+        Column("gpu_use", lambda n, now: gpus.use_text(n.gpu_devices), optional=True),
         Column("cpus", lambda n, now: str(n.cpus), right=True),
         Column("memory", lambda n, now: _memory_text(n), right=True),
         Column("tasks", lambda n, now: _tenants_text(n), folds=True),

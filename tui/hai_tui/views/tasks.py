@@ -18,6 +18,7 @@ from hai.v1.task_pb2 import (
 )
 from hai_tui.formatting.table import Column, View, brief
 from hai_tui.formatting.values import held_seconds, local, priority_name, since, span
+from hai_tui.views import gpus
 from hai_tui.views.silent_agents import rank_silence_text, task_silence_text
 from hai_tui.views.start_forecast import start_text
 
@@ -132,6 +133,14 @@ RANKS = View(
         Column("exit", _exit_text, folds=True),
         Column("started", lambda r, now: local(r.start_time)),
         Column("ended", lambda r, now: local(r.end_time)),
+        Column("gpus", lambda r, now: _rank_gpus(r), optional=True),
+        Column("gpu_use", lambda r, now: gpus.use_text(r.gpus), optional=True),
         Column("role", lambda r, now: r.role or "-", wide=True),
     ),
 )
+
+
+def _rank_gpus(rank: Rank) -> str:
+    """Return the indices of a rank's GPUs and their model, such as `0-1 (H100)`."""
+    numbers = ",".join(str(gpu.index) for gpu in rank.gpus)
+    return f"{numbers} ({gpus.model_text(rank.gpus)})" if numbers else "-"

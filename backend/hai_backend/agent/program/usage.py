@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import ctypes
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from hai.v1 import agent_service_pb2 as pb
+from hai.v1.node_pb2 import Gpu
+from hai_backend.domain.gpu import GpuState
+from hai_backend.launch.nvml import GpuReader
 from hai_backend.launch.processes import TICKS_PER_SECOND, Process
 
 
-@dataclass(frozen=True, slots=True)
-class GpuUse:
-    """The mean utilisation of GPUs (0 to 1), and the sum of their used memory."""
-
-    utilisation: float
-    memory_bytes: int
-
-
 class Usage:
-    """Measures usage. The CPU usage is the mean since the previous measurement."""
+    """Measures usage. The CPU usage is the mean since the previous measurement.
 
-    def __init__(self, gpu_indices: Sequence[int]) -> None:
-        self._gpus = _open_gpus(gpu_indices)
+    `gpu_indices` are the machine's indices of the rank's GPUs; None for all GPUs that the container shows.
+    """
+
+    def __init__(self, gpu_indices: Sequence[int] | None) -> None:
+        self._gpus = GpuReader(gpu_indices)
         self._ticks: dict[tuple[int, int], int] = {}
         self._measured_at = time.monotonic()
 
@@ -33,10 +28,11 @@ class Usage:
         beat = pb.Heartbeat(
             cpus=self._cpus(processes), memory_bytes=sum(p.resident_bytes for p in processes)
         )
-        gpus = _gpu_use(self._gpus)
-        if gpus is not None:
-            beat.gpu_utilisation = gpus.utilisation
-            beat.gpu_memory_bytes = gpus.memory_bytes
+        gpus = self._gpus.read()
+        beat.gpus.extend(_gpu_message(gpu) for gpu in gpus)
+        beat.gpu_memory_bytes = sum(gpu.memory_used_bytes for gpu in gpus)
+        if rates := [gpu.utilisation for gpu in gpus if gpu.utilisation is not None]:
+            beat.gpu_utilisation = sum(rates) / len(rates)
         return beat
 
     def _cpus(self, processes: Sequence[Process]) -> float:
@@ -48,31 +44,12 @@ class Usage:
         return used / TICKS_PER_SECOND / seconds
 
 
-def _open_gpus(indices: Sequence[int]) -> list[Any]:
-    """Return the NVML handles of the GPUs; an empty list if NVML is not available."""
-    if not indices:
-        return []
-    try:
-        ctypes.CDLL("libnvidia-ml.so.1")
-    except OSError:
-        return []  # simulated GPUs; returning here saves the import
-    import pynvml
-
-    try:
-        pynvml.nvmlInit()
-        return [pynvml.nvmlDeviceGetHandleByIndex(index) for index in indices]
-    except pynvml.NVMLError:
-        return []
-
-
-def _gpu_use(handles: Sequence[Any]) -> GpuUse | None:
-    if not handles:
-        return None
-    import pynvml
-
-    try:
-        busy = [pynvml.nvmlDeviceGetUtilizationRates(h).gpu / 100 for h in handles]
-        memory = sum(int(pynvml.nvmlDeviceGetMemoryInfo(h).used) for h in handles)
-    except pynvml.NVMLError:
-        return None
-    return GpuUse(sum(busy) / len(busy), memory)
+def _gpu_message(gpu: GpuState) -> Gpu:
+    return Gpu(
+        index=gpu.index,
+        model=gpu.model,
+        memory_bytes=gpu.memory_bytes,
+        memory_used_bytes=gpu.memory_used_bytes,
+        utilisation=gpu.utilisation,
+        temperature=gpu.temperature,
+    )

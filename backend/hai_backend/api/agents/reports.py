@@ -7,6 +7,7 @@ from typing import Any
 from hai.v1 import agent_service_pb2 as pb
 from hai_backend.api.agents.flow_control import Inbox, LogAppended, Received
 from hai_backend.api.agents.service_deps import AgentDeps
+from hai_backend.api.nodes.convert_gpus import gpus_from_proto
 from hai_backend.api.protocols import Cluster
 from hai_backend.api.request import limits
 from hai_backend.controllers.cluster.agents import Session
@@ -83,6 +84,8 @@ class AgentReports:
     def _answer_heartbeat(self, key: RankKey, heartbeat: pb.Heartbeat, session: Session) -> None:
         if not heartbeat.unmeasured and (use := _use(heartbeat)) is not None:
             self._deps.record_use(key, use)
+            if heartbeat.gpus:
+                self._deps.record_gpus(key, gpus_from_proto(heartbeat.gpus[: limits.AGENT_GPUS]))
         if heartbeat.number:
             answer = pb.HeartbeatAnswered(
                 number=heartbeat.number, lease_renewed=self._deps.may_continue(key)

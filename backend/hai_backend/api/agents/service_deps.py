@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from hai_backend.controllers.tasks.checkpoints import Report
 from hai_backend.controllers.tasks.executor import Executor
 from hai_backend.controllers.tasks.task_manager import TaskManager
 from hai_backend.domain.errors import Conflict
+from hai_backend.domain.gpu import GpuState
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.shared_dirs import PathInRank
 from hai_backend.domain.task import RunState, Task
@@ -51,6 +52,7 @@ class AgentDeps:
     workspace_path: Callable[[Task], str]  # empty if the task names no workspace
     record_checkpoint: Callable[[RankKey, Report], None]
     record_use: Callable[[RankKey, Use], None]
+    record_gpus: Callable[[RankKey, Sequence[GpuState]], None]
     tunnels: Tunnels
     base_url: Callable[[int, str], str]  # of a service of a task, for browsers
     record_services: Callable[[Task, RankKey, pb.ServicesReported], None]

@@ -10,6 +10,7 @@ from hai.v1 import node_service_pb2 as pb
 from hai.v1.node_service_pb2_grpc import NodeServiceServicer
 from hai_backend.api.nodes import labels
 from hai_backend.api.nodes.convert import entry_to_proto
+from hai_backend.api.nodes.gpus import NodeGpus
 from hai_backend.api.nodes.groups import NodeGroups
 from hai_backend.api.nodes.tenants import NodeTenants
 from hai_backend.api.protocols import Cluster, Scheduling
@@ -33,6 +34,7 @@ class NodeService(NodeServiceServicer):
         tenants: NodeTenants,
         access: TaskAccess,
         groups: NodeGroups,
+        gpus: NodeGpus,
         scheduling: Scheduling,
         watched_labels: frozenset[str],
     ) -> None:
@@ -40,16 +42,18 @@ class NodeService(NodeServiceServicer):
         self._tenants = tenants
         self._access = access
         self._groups = groups
+        self._gpus = gpus
         self._scheduling = scheduling
         self._watched_labels = watched_labels
 
     async def ListNodes(
         self, request: pb.ListNodesRequest, context: Context
     ) -> pb.ListNodesResponse:
+        await self._gpus.refresh()
         self._tenants.refresh()
         can_see = self._can_see_task()
         keyed = (
-            (entry.node.name, entry_to_proto(version, entry, can_see))
+            (entry.node.name, self._gpus.add(entry_to_proto(version, entry, can_see), entry))
             for version, entry in self._tenants.nodes(request.group)
             if entry.node.name > request.page_token
         )
@@ -57,6 +61,7 @@ class NodeService(NodeServiceServicer):
         return pb.ListNodesResponse(nodes=nodes, next_page_token=token)
 
     async def GetNode(self, request: pb.GetNodeRequest, context: Context) -> node_pb2.Node:
+        await self._gpus.refresh()
         return self._get(request.name)
 
     async def WatchNodes(
@@ -135,7 +140,8 @@ class NodeService(NodeServiceServicer):
         versioned = self._tenants.node(name)
         if versioned is None:
             raise NotFound(f"there is no node {name!r}; `hai nodes` lists them")
-        return entry_to_proto(*versioned, self._can_see_task())
+        version, entry = versioned
+        return self._gpus.add(entry_to_proto(version, entry, self._can_see_task()), entry)
 
     def _can_see_task(self) -> Callable[[int], bool]:
         identity = current_caller()

@@ -11,6 +11,7 @@ from functools import partial
 from hai.v1 import task_pb2
 from hai.v1 import task_service_pb2 as pb
 from hai.v1.task_service_pb2_grpc import TaskServiceServicer
+from hai_backend.api.nodes.convert_gpus import gpus_to_proto
 from hai_backend.api.request import filters, limits, paging
 from hai_backend.api.request.paging import split_messages
 from hai_backend.api.scheduling.queue_queries import QueueQueries
@@ -64,7 +65,18 @@ class TaskService(TaskServiceServicer):
             for rank, dropped in (await asyncio.to_thread(read_dropped)).items():
                 message.run.ranks[rank].log_dropped_bytes = dropped.bytes
                 message.run.ranks[rank].log_dropped_lines = dropped.lines or 0
+            await self._add_gpus(task, message)
         return message
+
+    async def _add_gpus(self, task: Task, message: task_pb2.Task) -> None:
+        """Add the GPUs of each rank. Ranks beyond the limit have none."""
+        await self._deps.gpus.refresh()
+        remaining = limits.TASK_GPUS
+        for rank in message.run.ranks:
+            gpus = self._deps.gpus.of_rank(task, rank.index)
+            if (remaining := remaining - len(gpus)) < 0:
+                return
+            rank.gpus.extend(gpus_to_proto(gpus))
 
     async def ListTasks(
         self, request: pb.ListTasksRequest, context: Context

@@ -11,6 +11,7 @@ from hai_backend.api.scheduling.what_if import WhatIf
 from hai_backend.api.tasks.submission import Submission
 from hai_backend.auth.directory import Directory
 from hai_backend.controllers.aio.clock import Clock
+from hai_backend.controllers.metrics.gpus import GpuStates
 from hai_backend.domain.task import Task
 from hai_backend.domain.timing import Timing
 from hai_backend.lifecycle.goodput import Goodput
@@ -31,4 +32,5 @@ class TaskDeps:
     what_if: WhatIf
     forecasts: Forecasts
     dropped_logs: Callable[[int, int], Mapping[int, Dropped]]  # of a task and run, by rank
+    gpus: GpuStates
     timing: Timing = field(default_factory=Timing)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -12,6 +12,7 @@ import structlog
 
 from hai.client.connection.cancellation import error_of
 from hai_backend.domain.errors import Unavailable
+from hai_backend.domain.gpu import GpuState
 from hai_backend.kube_cache.cache import Change
 from hai_backend.kube_cache.nodes import ObservedNode
 from hai_backend.kube_cache.source import ADDED, MODIFIED, Body
@@ -134,6 +135,10 @@ class KubernetesLauncher:
         except ApiError as error:
             message = "the cluster refuses what the server needs of it"
             raise Unavailable(f"{message}, see the roles of the chart: {error}") from error
+
+    async def read_gpus(self) -> Mapping[str, tuple[GpuState, ...]]:
+        """See Launcher. Only the agents in the pods see GPUs."""
+        return {}
 
     async def close(self) -> None:
         """See Launcher."""

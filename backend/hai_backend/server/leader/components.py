@@ -25,6 +25,7 @@ from hai_backend.controllers.cluster.nodes import Cluster
 from hai_backend.controllers.cluster.service_status import ServiceStates
 from hai_backend.controllers.cluster.tunnels import Tunnels
 from hai_backend.controllers.metrics import task_metrics
+from hai_backend.controllers.metrics.gpus import GpuStates
 from hai_backend.controllers.metrics.interruptions import Interruptions
 from hai_backend.controllers.metrics.usage import Usage
 from hai_backend.controllers.scheduling.decision_log import DecisionLog
@@ -168,6 +169,7 @@ class Components:
         self.executor.task_manager = self.checkpoints.task_manager = self.task_manager
         self.cluster.suspend_on = self.task_manager.suspend_on
         self.usage = Usage(self.store, self.task_manager, self.cluster, self.clock)
+        self.gpus = GpuStates(self.launcher, self.cluster, self.clock)
         self.environments = Environments(
             root,
             self.store,

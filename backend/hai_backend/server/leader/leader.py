@@ -92,6 +92,7 @@ class Leader(Components):
         self.connected_agents.close()
         await self.checkpoints.close()
         await self.executor.close()
+        self.gpus.close()
         await self.launcher.close()
         await self.workspaces.close()
         await self.store.close()

@@ -8,7 +8,10 @@ import time
 import pytest
 
 from hai_backend.agent.program.usage import Usage
+from hai_backend.launch import nvml
 from hai_backend.launch.processes import TICKS_PER_SECOND, Process, read_process
+from tests.support import fake_nvml
+from tests.support.fake_nvml import GIB
 
 
 def process(pid: int, ticks: int, memory: int = 0) -> Process:
@@ -33,6 +36,14 @@ def test_cpus_are_the_mean_since_the_last_measure(monkeypatch):
 
 def test_gpus_that_are_not_there_are_not_measured():
     assert not Usage((0, 1)).measure([]).HasField("gpu_utilisation")
+
+
+def test_gpus_are_reported_one_by_one_and_together(monkeypatch):
+    monkeypatch.setattr(nvml, "library", lambda: fake_nvml)
+    beat = Usage(None).measure([])
+    assert [(gpu.index, gpu.memory_used_bytes // GIB) for gpu in beat.gpus] == [(0, 61), (1, 1)]
+    assert [gpu.HasField("temperature") for gpu in beat.gpus] == [True, False]
+    assert (beat.gpu_utilisation, beat.gpu_memory_bytes) == (0.93, 62 * GIB)
 
 
 def test_a_process_is_seen_as_it_is():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hai_tui.formatting.table import View, cells, plain
+from hai_tui.formatting.table import View, cells, plain, without_empty
 from hai_tui.i18n import text
 from hai_tui.views import QUEUE_TASKS
 
@@ -57,6 +57,8 @@ def print_rows(settings: Settings, view: View, items: Sequence[Any]) -> None:
     """Print rows for people: with colours and folded cells on a terminal, as plain lines in a pipe."""
     columns = view.chosen(settings.columns, settings.output == "wide")
     rows = cells(columns, items, settings.clock())
+    if not settings.columns:
+        columns, rows = without_empty(columns, rows)
     if settings.decorated:
         from hai_tui.cli.output.rich_table import print_table
 

@@ -21,13 +21,14 @@ from hai_tui.i18n import text
 from hai_tui.runtime.textual_compat import later, run_in_background
 from hai_tui.screens.cluster.node_actions import NodeActionsPage
 from hai_tui.style.theme import tones
+from hai_tui.views.gpus import sentence
 from hai_tui.views.start_forecast import start_text
 from hai_tui.widgets.plain import Static
 from hai_tui.widgets.table.virtual_table import VirtualTable
 
 if TYPE_CHECKING:
     from hai.client.errors import HaiError
-    from hai.v1.node_pb2 import Node
+    from hai.v1.node_pb2 import Gpu, Node
     from hai.v1.node_service_pb2 import WatchNodesResponse
     from hai.v1.task_pb2 import Task
     from hai.v1.usage_service_pb2 import ListNodeUsageResponse
@@ -54,6 +55,7 @@ class NodePage(NodeActionsPage):
         self._version = 0
         self._rows: dict[int, Task] = {}
         self._usage_text = ""
+        self._gpus: Sequence[Gpu] = ()
         self._reload_queue = Debouncer(
             lambda ids: self._load_queue(), _QUEUE_SECONDS, partial(later, self)
         )
@@ -108,7 +110,7 @@ class NodePage(NodeActionsPage):
         self._open_task()
 
     def _begin(self, node: Node) -> None:
-        self._version = node.version
+        self._version, self._gpus = node.version, node.gpu_devices
         self._show(node)
         self._load_queue()
         self._load_usage()
@@ -147,7 +149,8 @@ class NodePage(NodeActionsPage):
     def _draw(self, node: Node) -> None:
         styles = tones(self.app.current_theme)
         user, now = self.hai.caller.name, self.hai.now()
-        card = node_card(node, user, styles, now=now, use=self._usage_text, tenants=20)
+        use = "\n".join(filter(None, (self._usage_text, *map(sentence, self._gpus))))
+        card = node_card(node, user, styles, now=now, use=use, tenants=20)
         if not node.tenants:
             card.append("\n").append(text("node.nobody"), "dim")
         self.query_one("#card", Static).update(card)
@@ -161,10 +164,18 @@ class NodePage(NodeActionsPage):
         group = self._node.group if self._node else ""
         if self.is_on_top:
             self.fetch(lambda client: client.usage.of_nodes(group), self._store_usage, group="use")
+            if self._gpus:
+                self.fetch(
+                    lambda client: client.nodes.get(self._node_name), self._store_gpus, group="gpus"
+                )
 
     def _store_usage(self, answer: ListNodeUsageResponse) -> None:
         usage = next((each for each in answer.nodes if each.node == self._node_name), None)
         self._usage_text = numbers(usage) if usage is not None else ""
+        self.refresh_frame()
+
+    def _store_gpus(self, node: Node) -> None:
+        self._gpus = node.gpu_devices
         self.refresh_frame()
 
     def _load_queue(self) -> None:

@@ -10,12 +10,13 @@ import click
 from hai_tui.cli.command import HaiGroup, TableCommand
 from hai_tui.cli.completion import complete_nodes
 from hai_tui.cli.errors import exit_code, print_error
-from hai_tui.cli.output.output import note_warnings, show
+from hai_tui.cli.output.output import note_warnings, print_rows, show
 from hai_tui.cli.parameters import group_filter
 from hai_tui.cli.settings import Settings, call_server, with_client
 from hai_tui.formatting.table import printable
 from hai_tui.i18n import text
 from hai_tui.name_warnings import group_warning
+from hai_tui.views.gpus import GPUS, gpus_of_nodes
 from hai_tui.views.node_labels import has_label, labels_text, parse_label_patch
 from hai_tui.views.nodes import NODES, node_status, tree_text
 
@@ -25,22 +26,34 @@ if TYPE_CHECKING:
 
 
 @click.command("nodes", cls=TableCommand)
+@click.argument("names", metavar="[NODE]...", nargs=-1, shell_complete=complete_nodes)
 @group_filter
 @click.option("-l", "--label", "labels", multiple=True, help="With a label: KEY or KEY=VALUE.")
 @click.option("--tree", "as_tree", is_flag=True, help="By group and zone.")
 @with_client
 async def nodes(
-    settings: Settings, client: Client, group: str, labels: tuple[str, ...], as_tree: bool
+    settings: Settings,
+    client: Client,
+    names: tuple[str, ...],
+    group: str,
+    labels: tuple[str, ...],
+    as_tree: bool,
 ) -> None:
     """List nodes: whether they take work, what they have, and who holds them.
+
+    With NODE, only these, with the memory, use and temperature of each real GPU.
 
     \b
     Examples:
       hai nodes
+      hai nodes node1
       hai nodes -g default --tree
       hai nodes -l rack=r7 -o wide
       hai nodes --json | jq -r '.nodes[] | select(.cordoned) | .name'
     """
+    if names:
+        await _show_nodes(settings, client, names)
+        return
     listed = await client.nodes.list(group)
     found = [node for node in listed if all(has_label(node, label) for label in labels)]
     if as_tree and settings.sentences:
@@ -49,6 +62,16 @@ async def nodes(
         show(settings, NODES, found)
     if group and not listed:
         note_warnings(settings, await group_warning(client, group))
+
+
+async def _show_nodes(settings: Settings, client: Client, names: tuple[str, ...]) -> None:
+    """Show nodes and their GPUs."""
+    found = [await client.nodes.get(name) for name in names]
+    show(settings, NODES, found)
+    gpus = gpus_of_nodes(found)
+    if gpus and settings.sentences and not settings.columns:
+        click.echo()
+        print_rows(settings, GPUS, gpus)
 
 
 @click.group("node", cls=HaiGroup)
