@@ -10,6 +10,7 @@ import { Drafts } from '../src/model/drafts';
 import { Feed, Socket } from '../src/model/feed';
 import { matcher } from '../src/model/filter';
 import { EMPTY, areEqual, pairLines, parsePairs, toForm, toTaskFile } from '../src/model/form';
+import { gpuText } from '../src/model/gpus';
 import { isChinese, translatorFor } from '../src/model/language';
 import { Lines, parsePieces, search } from '../src/model/log_lines';
 import { fill, notificationFor } from '../src/model/task_notifications';
@@ -471,4 +472,11 @@ test('a time of another day has its day', () => {
 
 test('an event is of its run or its rank, also of the first', () => {
   assert.deepEqual([runAndRank(), runAndRank(2, -1), runAndRank(2), runAndRank(2, 1)], ['', '2', '2.0', '2.1']);
+});
+
+test('a GPU is one line', () => {
+  const memory = { memory_bytes: String(80 * 2 ** 30), memory_used_bytes: String(61 * 2 ** 30) };
+  const whole = { index: 1, model: 'NVIDIA H100 80GB HBM3', ...memory, utilisation: 0.93, temperature: 71 };
+  assert.equal(gpuText(whole), 'GPU 1 H100 80GB HBM3: 93 %, 61.0 GiB / 80.0 GiB, 71 °C');
+  assert.equal(gpuText({ ...memory, utilisation: 0 }), 'GPU 0: 0 %, 61.0 GiB / 80.0 GiB');
 });

@@ -2,6 +2,7 @@
 import * as React from 'react';
 
 import { rankSilenceText } from '../model/agent_silence';
+import { Gpu, gpuText } from '../model/gpus';
 import { TaskRow } from '../model/types';
 import { Context, useNow } from './context';
 
@@ -18,6 +19,7 @@ export function Ranks(props: Props): JSX.Element | null {
   if (ranks.length === 0) {
     return null;
   }
+  const withGpus = ranks.some(rank => rank.gpus?.length);
   const toggle = (node: string) => {
     const next = new Set(chosen);
     next.delete(node) || next.add(node);
@@ -39,6 +41,13 @@ export function Ranks(props: Props): JSX.Element | null {
               <td>{rank.node}</td>
               <td>{(rank.state ?? '').replace('RANK_STATE_', '')}</td>
               <td className={rank.silent_since_time ? 'hai-tone-bad' : ''}>{rankSilenceText(context.translate, rank.silent_since_time, now) || (rank.exit_meaning ?? (rank.exit_code === undefined ? '' : `exit ${rank.exit_code}`))}</td>
+              {withGpus && (
+                <td>
+                  {(rank.gpus ?? []).map((gpu: Gpu) => (
+                    <div key={gpu.index ?? 0}>{gpuText(gpu)}</div>
+                  ))}
+                </td>
+              )}
               <td>
                 <button className="hai-button hai-button-small" onClick={() => context.shell.openTask(row.id, 'logs', String(rank.index ?? 0))}>
                   {context.translate('Logs')}

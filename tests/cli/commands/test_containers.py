@@ -77,6 +77,7 @@ def test_a_whole_node_may_need_gpus(hai: Any, fake: FakeClient) -> None:
     assert create(hai, "--gpu", "2").code == 0
     resource = fake.world.tasks[4].spec.resource
     assert (resource.gpu, resource.cpu, resource.memory) == (2, 0, 0)
+    assert "dedicated" in hai("container", "list").out
 
 
 def test_a_container_that_does_not_run_says_why(hai: Any, fake: FakeClient) -> None:

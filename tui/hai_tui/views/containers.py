@@ -18,11 +18,11 @@ _STATES = {"READY": "green", "FAILED": "red", "STOPPED": "dim"}
 
 
 def container_kind(task: Task) -> str:
-    """Return shared, dedicated or spot."""
+    """Return shared, dedicated or spot. With GPUs alone it is dedicated: a share always has CPUs and memory."""
     resource = task.spec.resource
     if resource.is_spot:
         return "spot"
-    return "shared" if resource.gpu or resource.cpu or resource.memory else "dedicated"
+    return "shared" if resource.cpu or resource.memory else "dedicated"
 
 
 def reason_text(task: Task) -> str:

@@ -19,10 +19,13 @@ CONTAINER_KINDS = ("shared", "dedicated", "spot")
 
 
 def kind_of(resource: ResourceSpec | pb.ResourceSpec) -> str:
-    """Return the kind of a container: a part of a node, a dedicated node, or a spot node."""
+    """Return the kind of a container: a part of a node, a dedicated node, or a spot node.
+
+    A part of a node always has CPUs or memory. GPUs alone are what a dedicated node must have.
+    """
     if resource.is_spot:
         return "spot"
-    return "shared" if resource.gpu or resource.cpu or resource.memory else "dedicated"
+    return "shared" if resource.cpu or resource.memory else "dedicated"
 
 
 def check_container(spec: pb.TaskSpec, context: SubmitContext, violations: FieldViolations) -> None:
