@@ -19,7 +19,6 @@ import torch._dynamo  # now, and not in each rank
 import torch.distributed as dist
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
-from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.checkpoint.state_dict_loader import _load_state_dict_from_keys, load
 from torch.distributed.checkpoint.state_dict_saver import async_save, save
 from torch.distributed.device_mesh import init_device_mesh
@@ -33,7 +32,12 @@ from torch.distributed.tensor.parallel import (
 
 from hai.task import block_file
 from hai.task.integrations import shard_file
-from hai.task.integrations.distributed import ShardedReader, ShardedWriter, load_latest
+from hai.task.integrations.distributed import (
+    ShardedReader,
+    ShardedWriter,
+    TrainingState,
+    load_latest,
+)
 
 State = dict[str, Any]
 _TENSORS = 16  # of the measured state
@@ -100,28 +104,17 @@ WRAPPERS: dict[str, Callable[[Any], Any]] = {
 
 
 class Training:
-    """A model and its optimizer, after one step."""
+    """A model and its optimizer, which has no state before the first step."""
 
     def __init__(self, kind: str, seed: int) -> None:
         torch.manual_seed(seed)
         self.model = WRAPPERS[kind](Model())
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=0.01 * (1 + seed))
-        _train_once(self.model, self.optimizer)
-
-    def state(self) -> State:
-        model, optimizer = get_state_dict(self.model, self.optimizer)
-        return {"model": model, "optimizer": optimizer, "note": "kept"}
+        self.part = TrainingState(self.model, self.optimizer)
+        self.state: State = {"training": self.part, "note": seed}
 
     def digest(self) -> str:
-        return digest_of(self.state())
-
-    def restore(self, state: State) -> None:
-        set_state_dict(
-            self.model,
-            self.optimizer,
-            model_state_dict=state["model"],
-            optim_state_dict=state["optimizer"],
-        )
+        return digest_of(self.part.state_dict())
 
 
 def digest_of(state: State) -> str:
@@ -155,17 +148,15 @@ def _leaves(tree: Any, name: str = "") -> list[tuple[str, Any]]:
 
 def save_training(name: str, kind: str, step: int) -> str:
     training = Training(kind, seed=1)
-    save(training.state(), storage_writer=ShardedWriter(name, step=step))
+    _train_once(training.model, training.optimizer)
+    save(training.state, storage_writer=ShardedWriter(name, step=step))
     return training.digest()
 
 
-def load_training(name: str, kind: str) -> tuple[int | None, str, str]:
-    """Return the step, and the digests before and after."""
+def load_training(name: str, kind: str) -> dict[str, Any]:
     training = Training(kind, seed=2)
-    before, state = training.digest(), training.state()
-    step = load_latest(name, state)
-    training.restore(state)
-    return step, before, training.digest()
+    step = load_latest(name, training.state)
+    return {"step": step, "digest": training.digest(), "note": training.state["note"]}
 
 
 def tensors(seed: int, rows: int = 64) -> State:

@@ -1,8 +1,9 @@
 """Checkpoints of models that are sharded over ranks, with torch.distributed.checkpoint (DCP).
 
+    state = {"training": TrainingState(model, optimizer)}
     step = load_latest("model", state)              # None in the first run
     ...
-    dcp.save(state, storage_writer=ShardedWriter("model", step=step))
+    save(state, storage_writer=ShardedWriter("model", step=step))
 
 Each rank writes only its own shards, at the same time as the others, and reads only those that it needs. So a run may
 continue on another number of ranks. Threads compute digests while the bytes pass. A checkpoint is published by one
@@ -20,10 +21,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.metadata import Metadata
 from torch.distributed.checkpoint.planner import LoadPlan, LoadPlanner, SavePlan, SavePlanner
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.storage import StorageReader, StorageWriter, WriteResult
 from torch.futures import Future
@@ -42,7 +45,7 @@ def load_latest(
     planner: LoadPlanner | None = None,
     process_group: dist.ProcessGroup | None = None,
 ) -> int | None:
-    """Load the newest intact checkpoint, or the one of exactly `step`, into `state` with dcp.load. Every rank calls it.
+    """Load the newest intact checkpoint, or the one of exactly `step`, into `state` with DCP. Every rank calls it.
 
     Return its step; None if there is none. If a rank finds damage, all ranks load the checkpoint before it. Raises
     RuntimeError if there is none before it, because parts of `state` are overwritten then.
@@ -69,8 +72,31 @@ def load_latest(
             return found
 
 
+class TrainingState:
+    """A model and its optimizers as one entry of a state, with the names of parameters in place of their numbers.
+
+    DCP loads only what a state already has, and a new optimizer has nothing. This creates it before it is loaded.
+    """
+
+    def __init__(self, model: torch.nn.Module, *optimizers: torch.optim.Optimizer) -> None:
+        self._model = model
+        self._optimizers = optimizers
+
+    def state_dict(self) -> dict[str, Any]:
+        model, optimizers = get_state_dict(self._model, self._optimizers)
+        return {"model": model, "optimizers": optimizers}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        set_state_dict(
+            self._model,
+            self._optimizers,
+            model_state_dict=state_dict["model"],
+            optim_state_dict=state_dict["optimizers"],
+        )
+
+
 class ShardedWriter(StorageWriter):
-    """Writes one checkpoint. Create it on every rank, and pass it to dcp.save or dcp.async_save."""
+    """Writes one checkpoint. Create it on every rank, and pass it to save or async_save of DCP."""
 
     def __init__(self, name: str | Path, *, step: int, keep: int = 2, report: bool = True) -> None:
         """`name` is a name in checkpoint.directory(), or a path. All but the `keep` newest checkpoints are deleted.
@@ -154,9 +180,9 @@ class ShardedWriter(StorageWriter):
 
 
 class ShardedReader(StorageReader):
-    """Reads the newest checkpoint of a name, or the one of exactly `step`. Create it on every rank for dcp.load.
+    """Reads the newest checkpoint of a name, or the one of exactly `step`. Create it on every rank for load of DCP.
 
-    If a file is damaged, dcp.load raises CheckpointException on all ranks. The checkpoint has then been set aside, so
+    If a file is damaged, load raises CheckpointException on all ranks. The checkpoint has then been set aside, so
     that the next reader uses the one before it. load_latest() does this without an error.
     """
 
