@@ -38,6 +38,7 @@ from hai.task.integrations.distributed import (
     TrainingState,
     load_latest,
 )
+from hai.task.integrations.torch import Loop
 
 State = dict[str, Any]
 _TENSORS = 16  # of the measured state
@@ -157,6 +158,29 @@ def load_training(name: str, kind: str) -> dict[str, Any]:
     training = Training(kind, seed=2)
     step = load_latest(name, training.state)
     return {"step": step, "digest": training.digest(), "note": training.state["note"]}
+
+
+def run_loop(name: str, steps: int, leave_at: int | None = None, kind: str = "fsdp") -> str:
+    """Train with a Loop. `leave_at` is the step before which all ranks end, as after a kill. Return the digest."""
+    torch.manual_seed(_rank())
+    training = Training(kind, seed=1)
+    loop = Loop({"training": training.part}, name=name, every=3, sharded=True)
+    if not loop.load():
+        torch.manual_seed(100 + _rank())
+    for step in loop.steps(steps):
+        if step == leave_at:
+            break
+        _train_once(training.model, training.optimizer)  # with random numbers of this rank
+    return training.digest()
+
+
+def save_shards_from_one_rank(name: str) -> str:
+    training = Training("fsdp", seed=1)
+    try:
+        Loop({"model": training.model}, name=name).save()
+    except TypeError as error:
+        return str(error)
+    return ""
 
 
 def tensors(seed: int, rows: int = 64) -> State:

@@ -67,6 +67,36 @@ def test_other_ranks_load_the_same_bits(ranks, name, saving, saved_as, loading, 
         assert loaded == {"step": 7, "digest": digest, "note": 1}
 
 
+@pytest.mark.parametrize("kind", ["fsdp", "tensor parallel"])
+def test_a_loop_that_resumes_ends_with_the_same_bits(ranks, name, kind):
+    results(ranks(2, "run_loop", name=name, steps=8, leave_at=5, kind=kind))
+    assert published(name) == [3]
+    resumed = results(ranks(2, "run_loop", name=name, steps=8, kind=kind))
+    assert published(name) == [3, 6]
+    other = f"{name}-other"
+    assert results(ranks(2, "run_loop", name=other, steps=8, kind=kind)) == resumed
+    shorter = results(ranks(2, "run_loop", name=f"{name}-shorter", steps=7, kind=kind))
+    assert shorter != resumed
+
+
+def test_a_loop_goes_on_with_more_ranks(ranks, name):
+    saved = results(ranks(2, "run_loop", name=name, steps=6))
+    loaded = results(ranks(4, "run_loop", name=name, steps=6))
+    assert set(loaded) == set(saved)
+
+
+def test_a_loop_does_not_lose_shards_in_silence(ranks, name):
+    assert "is sharded over ranks" in results(ranks(2, "save_shards_from_one_rank", name=name))[0]
+
+
+def test_a_sharded_loop_refuses_an_optimizer_alone():
+    from hai.task.integrations.torch import Loop
+
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))])
+    with pytest.raises(TypeError, match="pass TrainingState"):
+        Loop({"optimizer": optimizer}, sharded=True)
+
+
 @pytest.mark.parametrize("block_bytes", [64, 1000, None], ids="blocks of {} bytes".format)
 @pytest.mark.parametrize(("saving", "loading"), [(2, 2), (4, 2), (2, 3)], ids="{} ranks".format)
 def test_every_kind_of_tensor_and_value_is_kept(ranks, name, saving, loading, block_bytes):

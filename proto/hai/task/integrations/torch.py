@@ -12,6 +12,10 @@ and (if loaded) NumPy of each process; and the step, which is also the position 
 rank 0 writes the parts, each process writes its own generators, and the processes agree on a suspend with one
 all-reduce per step.
 
+If the model is sharded over ranks (FSDP2, tensor parallelism), each rank writes and reads its own shards:
+
+    loop = Loop({"training": TrainingState(model, optimizer)}, sharded=True)      # of integrations.distributed
+
 torch seeds random transforms in DataLoader workers when the loader's iterator is created. To make them repeatable, seed
 them by the index of the sample.
 """
@@ -87,9 +91,16 @@ class Loop:
         name: str = "checkpoint",
         every: int = 0,
         keep: int = 2,
+        sharded: bool = False,
     ) -> None:
+        if sharded and any(isinstance(part, torch.optim.Optimizer) for part in parts.values()):
+            raise TypeError(
+                "an optimizer has no state to load into before its first step: "
+                "with sharded=True, pass TrainingState(model, optimizer) as one part"
+            )
         self.step = 0
         self._parts = parts
+        self._sharded = sharded
         self._batches = batches
         self._name = name
         self._every = every
@@ -103,6 +114,8 @@ class Loop:
 
         Raises RuntimeError if this rank does not find the checkpoint of rank 0.
         """
+        if self._sharded:
+            return self._load_shards()
         found = checkpoint.read_latest(self._name) if _rank() == 0 else None
         step = _same_step(found and found[0])
         if step < 0:
@@ -129,7 +142,7 @@ class Loop:
             self._suspend_if_requested()
             yield self.step
             self.step += 1
-            if not self._reserved:
+            if not self._reserved and not self._sharded:
                 self._reserve()
             if self._every and self.step % self._every == 0:
                 self.save()
@@ -137,13 +150,22 @@ class Loop:
     def save(self) -> None:
         """Write a checkpoint now. With torch.distributed, every process must call it."""
         started = time.monotonic()
-        if _rank() != 0:
+        if not self._sharded:
+            self._refuse_shards()
+        if _rank() != 0 or self._sharded:
             data = pack({"generators": get_generators()})
             checkpoint.save_bytes(
-                self._rank_name(), data, step=self.step, keep=self._keep + 1, report=False
+                self._rank_name(),
+                data,
+                step=self.step,
+                keep=self._keep + 1,
+                report=False,
+                durable=self._sharded,
             )
         _barrier()  # if rank 0 has a checkpoint, those of the others exist
-        if _rank() == 0:
+        if self._sharded:
+            self._save_shards()
+        elif _rank() == 0:
             layout = layout_of(self._state())
             checkpoint.save(
                 self._name,
@@ -153,16 +175,42 @@ class Loop:
                 report=False,
                 size=layout.size,
             )
+        if _rank() == 0:
             task.checkpoint_saved(time.monotonic() - started, self.step)  # once for all parts
         _barrier()  # because one call of go_suspend suspends all ranks
+
+    def _load_shards(self) -> bool:
+        from hai.task.integrations.distributed import load_latest  # its import takes a second
+
+        step = load_latest(self._name, dict(self._parts))
+        if step is not None:
+            self._generators = self._rank_generators(step)
+            self._go_to(step)
+        return step is not None
+
+    def _save_shards(self) -> None:
+        from torch.distributed.checkpoint.state_dict_saver import save
+
+        from hai.task.integrations.distributed import ShardedWriter
+
+        writer = ShardedWriter(self._name, step=self.step, keep=self._keep, report=False)
+        save(dict(self._parts), storage_writer=writer)
 
     def _state(self) -> dict[str, Any]:
         parts = {key: part.state_dict() for key, part in self._parts.items()}
         return {"parts": parts, "generators": get_generators()}
 
+    def _refuse_shards(self) -> None:
+        for key, part in self._parts.items():
+            if isinstance(part, torch.nn.Module) and any(map(_is_shard, part.parameters())):
+                raise TypeError(
+                    f"part {key} is sharded over ranks, but rank 0 saves only its own shards: use sharded=True"
+                )
+
     def _reserve(self) -> None:
         """Reserve memory for the checkpoints, now that the first step has created the state of the optimizers."""
         self._reserved = True
+        self._refuse_shards()
         if _rank() == 0:
             checkpoint.reserve(layout_of(self._state()).size, _pin)
 
@@ -213,6 +261,10 @@ def _rank() -> int:
 
 def _device() -> torch.device:
     return torch.device("cuda" if dist.get_backend() == "nccl" else "cpu")
+
+
+def _is_shard(tensor: torch.Tensor) -> bool:
+    return hasattr(tensor, "full_tensor")  # a DTensor, whose import takes a second
 
 
 def _barrier() -> None:
