@@ -84,13 +84,18 @@ def command(home: Path, *options: str) -> list[str]:
 
 
 def end_leftovers(home: Path) -> None:
-    """End all agents and programs of a home without a running server. Raise ClickException."""
+    """End all agents and programs of a home without a running server, and write staged checkpoints to disk.
+
+    Print what could not be done. Raise ClickException.
+    """
     completed = subprocess.run(
         command(home, "--sweep"), capture_output=True, text=True, check=False
     )
     if completed.returncode:
         output = (completed.stderr or completed.stdout).strip()
         raise click.ClickException(f"agents of {home} may still run: ending them failed: {output}")
+    if completed.stderr:
+        click.echo(completed.stderr.rstrip(), err=True)
 
 
 def last_lines(file: Path, start: int, count: int = 15) -> Sequence[str]:
