@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _COPY_BYTES = 16 << 20
 _SPARE_SHARE = 0.05  # part of the machine's memory that stays free
+_SPARE_TMPFS_SHARE = 0.2  # part of the tmpfs that stays free: workers of a DataLoader may need it
 
 
 class StagingFull(OSError):
@@ -188,8 +189,9 @@ class Buffers:
 
     def allowed(self) -> int:
         """Return how many more bytes may be staged on this node now."""
-        free = os.statvfs(self._directory)
-        allowed = min(_available_bytes(), free.f_bavail * free.f_bsize)
+        disk = os.statvfs(self._directory)
+        free_blocks = disk.f_bavail - int(_SPARE_TMPFS_SHARE * disk.f_blocks)
+        allowed = min(_available_bytes(), free_blocks * disk.f_bsize)
         if self._limit:
             allowed = min(allowed, self._limit - _allocated_bytes(self._directory.parent))
         return max(allowed, 0)
