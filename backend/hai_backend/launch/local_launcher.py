@@ -158,6 +158,7 @@ class ProcessLauncher:
             self._start(rank, directory)
         except OSError as error:
             await self._clear_until_done([directory])
+            self._release_memory(rank.key.task_id)
             reason = f"the agent of rank {rank.key} could not be started: {error}"
             self._events.put_nowait(LaunchFailed(rank.key, reason))
 
@@ -221,8 +222,12 @@ class ProcessLauncher:
             pidfd.reap(agent)
         self._agents.pop(key, None)
         self._events.put_nowait(RankTerminated(key, why))
-        if self._staging is not None and all(a.task_id != key.task_id for a in self._agents):
-            self._staging.release(key.task_id)
+        self._release_memory(key.task_id)
+
+    def _release_memory(self, task_id: int) -> None:
+        """Free the memory for checkpoints of a task that has no rank any more."""
+        if self._staging is not None and all(a.task_id != task_id for a in self._agents):
+            self._staging.release(task_id)
 
     async def _clear_until_done(self, directories: Sequence[Path]) -> Sequence[processes.Process]:
         """Clear ranks. Retry after every error, such as too many open files, because processes may still run.

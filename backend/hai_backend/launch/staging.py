@@ -42,6 +42,7 @@ class CheckpointStaging:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         self._limit = limit or int(_DEFAULT_SHARE * memory)
         self._used: set[int] = set()  # tasks that have ranks
+        self._freeing: set[asyncio.Task[None]] = set()
         self._writer: int | None = None  # its pidfd
         self._watching: asyncio.Task[None] | None = None
         self._closed = False
@@ -65,6 +66,7 @@ class CheckpointStaging:
         except OSError as error:
             log.warning("no memory for checkpoints of task %d: %s", task_id, error)
             return {}
+        self._used.add(task_id)
         return {env.STAGING_DIR: str(directory), env.STAGING_BYTES: str(self._limit)}
 
     def use(self, task_id: int) -> None:
@@ -74,7 +76,7 @@ class CheckpointStaging:
     def release(self, task_id: int) -> None:
         """Free the memory of a task that has no rank any more, as soon as its checkpoints are durable."""
         self._used.discard(task_id)
-        self._remove(self._root / str(task_id))
+        self._free_in_background(self._root / str(task_id))
 
     def finish(self) -> list[str]:
         """Write all staged checkpoints in this process, and remove the directories. Return the failures."""
@@ -84,12 +86,12 @@ class CheckpointStaging:
                 staging.write_out_all(directory)
             except OSError as error:
                 errors.append(f"checkpoints in {directory} are not written: {error}")
-            self._remove(directory)
+            staging.remove_unused(directory)
+            _remove_empty(directory)
         if not errors:
             for name in (WRITER_LOCK, _WRITER_LOG):
                 (self._root / name).unlink(missing_ok=True)
-            with suppress(OSError):
-                self._root.rmdir()
+            _remove_empty(self._root)
         return errors
 
     def close(self) -> None:
@@ -115,10 +117,16 @@ class CheckpointStaging:
             return False
         return True
 
-    def _remove(self, directory: Path) -> None:
-        with suppress(OSError):
-            staging.remove_unused(directory)
-            directory.rmdir()  # fails while checkpoints are staged
+    def _free_in_background(self, directory: Path) -> None:
+        freeing = asyncio.ensure_future(self._free(directory))
+        self._freeing.add(freeing)
+        freeing.add_done_callback(self._freeing.discard)
+
+    async def _free(self, directory: Path) -> None:
+        """Free buffers in a thread, because this takes seconds for large ones. Then remove an empty directory."""
+        await asyncio.to_thread(staging.remove_unused, directory)
+        if int(directory.name) not in self._used:  # the next run may have begun
+            _remove_empty(directory)
 
     def _directories(self) -> list[Path]:
         with suppress(FileNotFoundError):
@@ -146,7 +154,7 @@ class CheckpointStaging:
             return
         for directory in self._directories():
             if int(directory.name) not in self._used:
-                self._remove(directory)
+                self._free_in_background(directory)
         if any(staging.pending(directory) for directory in self._directories()):
             self._writer = _spawn_writer(self._root)
             asyncio.get_running_loop().add_reader(self._writer, self._writer_ended)
@@ -158,6 +166,11 @@ class CheckpointStaging:
         failed = pidfd.reap(self._writer) != 0
         self._writer = None
         loop.call_later(_RESTART_SECONDS if failed else 0.0, self._write_pending)
+
+
+def _remove_empty(directory: Path) -> None:
+    with suppress(OSError):  # it has staged checkpoints
+        directory.rmdir()
 
 
 def _spawn_writer(root: Path) -> int:

@@ -66,6 +66,7 @@ def writers(root: Path) -> list[int]:
 async def test_a_checkpoint_becomes_durable_and_its_memory_is_freed(staging, root, tmp_path):
     staging.start()
     await asyncio.to_thread(save, staging, tmp_path / "kept", 1)
+    staging.release(7)
     await until_durable(tmp_path / "kept", [1])
     await until(lambda: not [path for path in root.iterdir() if path.is_dir()])
     staging.close()
@@ -76,6 +77,7 @@ async def test_the_memory_of_a_running_task_stays(staging, root, tmp_path):
     staging.use(7)
     staging.start()
     await asyncio.to_thread(save, staging, tmp_path / "kept", 1, 8)
+    staging.release(8)
     await until(lambda: [path.name for path in root.iterdir() if path.is_dir()] == ["7"])
     staging.close()
 
