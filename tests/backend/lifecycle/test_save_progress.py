@@ -78,6 +78,15 @@ def test_a_program_that_already_saves_when_it_is_asked_may_finish_before_it_ackn
     assert run_of(task).deadline == NOW + 14  # its whole time to save
 
 
+def test_an_acknowledgement_in_the_middle_of_a_save_takes_no_time_from_it() -> None:
+    task = step(running(save_within=0.5), SUSPEND, NOW).task
+    task = step(task, saved(1), NOW + 1).task
+    assert run_of(task).deadline == NOW + 6
+    assert run_of(step(task, ACK, NOW + 1.5).task).deadline == NOW + 6.5
+    over = step(task, saved(0, 0), NOW + 1.2).task
+    assert run_of(step(over, ACK, NOW + 1.5).task).deadline == NOW + 2
+
+
 def test_progress_is_no_line_of_the_timeline_and_asks_nobody_for_anything() -> None:
     done = step(leaving(), saved(1), NOW + 2)
     assert (done.events, done.instructions) == ((), ())

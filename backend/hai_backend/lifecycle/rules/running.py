@@ -85,8 +85,9 @@ def on_acknowledged(
     """Store that the program has noticed the request to leave. From now on it has time to save."""
     if run.acknowledged_at is not None:
         return Transition(task)
-    deadline = now + save_seconds(task, limits)
-    return Transition(with_run(task, run, acknowledged_at=now, deadline=deadline))
+    # A program that saves in a thread may acknowledge in the middle of a save.
+    seconds = stall_seconds(task, limits) if run.state_bytes else save_seconds(task, limits)
+    return Transition(with_run(task, run, acknowledged_at=now, deadline=now + seconds))
 
 
 def on_save_progressed(
