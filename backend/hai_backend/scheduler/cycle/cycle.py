@@ -130,7 +130,9 @@ class Cycle:
     def _may_delay_reserved(self, entry: QueueEntry) -> bool:
         """Return whether the task could keep nodes that the first blocked task needs when its reservation begins."""
         group, first = self.group, self.first_blocked
-        if first is None or reservation.can_return_nodes(entry, first, group.policy):
+        if first is None or not reservation.compete(entry.request, first.request):
+            return False
+        if reservation.can_return_nodes(entry, first, group.policy):
             return False
         if not self._might_fit(entry):
             return False

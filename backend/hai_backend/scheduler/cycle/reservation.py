@@ -18,7 +18,7 @@ from math import inf
 
 from hai_backend.domain.scheduling.snapshot import SchedTask
 from hai_backend.scheduler.capacity.node_info import Allocation, NodeInfo, Occupancy
-from hai_backend.scheduler.capacity.requests import UNIT
+from hai_backend.scheduler.capacity.requests import UNIT, Request
 from hai_backend.scheduler.capacity.resources import plus, ranks_in
 from hai_backend.scheduler.group_state import GroupState
 from hai_backend.scheduler.policy.policy import Policy
@@ -35,6 +35,13 @@ class Reservation:
     now: float
     start: float
     nodes: tuple[NodeInfo, ...]
+
+
+def compete(one: Request, other: Request) -> bool:
+    """Return whether two requests need the same resource: GPUs, cpus or memory. A whole node has all of them."""
+    if one.whole_nodes or other.whole_nodes:
+        return True
+    return any(a and b for a, b in zip(one.resources, other.resources, strict=True))
 
 
 def can_return_nodes(filler: QueueEntry, first: QueueEntry, policy: Policy) -> bool:
