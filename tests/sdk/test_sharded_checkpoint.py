@@ -178,3 +178,36 @@ def test_without_locks_the_same_step_can_be_saved_again(target, writer, monkeypa
     assert sharded_checkpoint.remove_unfinished(target.parent) == 0
     save(target, 2)
     assert (steps(target), leftovers(target)) == ([2], [])
+
+
+def save_files(target: Path, step: int):
+    """Save as a library does that writes its own files, also in directories."""
+    unfinished = UnfinishedCheckpoint(target, step)
+    (unfinished.path / "shards").mkdir()
+    (unfinished.path / "shards" / "0").write_bytes(b"weights")
+    (unfinished.path / "meta").write_bytes(b"")
+    sharded_checkpoint.flush_files(unfinished.path)
+    return unfinished.publish_files(keep=2)
+
+
+def test_files_of_a_library(target):
+    assert sharded_checkpoint.latest_complete(target) is None
+    for step in (1, 2, 3):
+        saved = save_files(target, step)
+    assert sharded_checkpoint.latest_complete(target) == saved
+    assert (saved.path / "shards" / "0").read_bytes() == b"weights"
+    assert (steps(target), leftovers(target)) == ([2, 3], [])
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        pytest.param(lambda path: path.write_bytes(b"weight"), id="torn"),
+        pytest.param(lambda path: path.unlink(), id="missing"),
+    ],
+)
+def test_without_a_file_of_a_library_the_checkpoint_before_is_used(target, harm):
+    first, second = save_files(target, 1), save_files(target, 2)
+    harm(second.path / "shards" / "0")
+    assert sharded_checkpoint.latest_complete(target) == first
+    assert steps(target) == [1]

@@ -15,8 +15,10 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import json
 import os
 import re
+import shutil
 import weakref
 from dataclasses import dataclass
 from io import FileIO
@@ -83,6 +85,30 @@ def latest(target: Path, step: int | None = None) -> tuple[ShardedCheckpoint, by
     return None
 
 
+def latest_complete(target: Path) -> ShardedCheckpoint | None:
+    """Return the newest checkpoint whose files exist and have the sizes that they had; None if there is none.
+
+    The content of the files is not verified.
+    """
+    while (found := latest(target)) is not None:
+        saved, manifest = found
+        sizes = {saved.path / n: f["size"] for n, f in json.loads(manifest)["files"].items()}
+        if all(path.is_file() and path.stat().st_size == size for path, size in sizes.items()):
+            return saved
+        saved.set_aside("has a file that is missing or of another size")
+    return None
+
+
+def flush_files(directory: Path) -> None:
+    """Flush the files to disk that this node has written in a directory, and their names."""
+    for path in [*_files(directory), *(p for p in directory.rglob("*") if p.is_dir()), directory]:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
 def unfinished_path(target: Path, step: int) -> Path:
     """Return the directory in which the ranks write. Every rank knows it without a message."""
     return target.with_name(f".{target.name}.{step:012d}{_WRITING}")
@@ -121,6 +147,16 @@ class UnfinishedCheckpoint:
         sync_directory(self._target.parent)
         _prune(self._target, saved, keep)
         return saved
+
+    def publish_files(self, keep: int) -> ShardedCheckpoint:
+        """Publish the files that a library has written, with a manifest of their sizes, like publish().
+
+        Each rank must have called flush_files().
+        """
+        files = {
+            str(p.relative_to(self.path)): {"size": p.stat().st_size} for p in _files(self.path)
+        }
+        return self.publish(json.dumps({"files": files}).encode(), keep)
 
     def discard(self) -> None:
         """Delete the directory."""
@@ -190,10 +226,18 @@ def _remove_unlocked(path: Path) -> None:
 
 
 def _delete(path: Path) -> None:
-    """Delete a directory of files, its manifest last: a directory without one is empty, also after a kill."""
-    for file in sorted(path.iterdir(), key=lambda each: each.name == MANIFEST):
-        file.unlink(missing_ok=True)
+    """Delete a directory, its manifest last: a directory without one is empty, also after a kill."""
+    for entry in sorted(path.iterdir(), key=lambda each: each.name == MANIFEST):
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink(missing_ok=True)
     path.rmdir()
+
+
+def _files(directory: Path) -> list[Path]:
+    manifest = directory / MANIFEST
+    return sorted(path for path in directory.rglob("*") if path.is_file() and path != manifest)
 
 
 def _prune(target: Path, saved: ShardedCheckpoint, keep: int) -> None:

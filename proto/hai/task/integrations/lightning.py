@@ -8,6 +8,9 @@ The callback saves between two batches, so a resumed run neither repeats nor ski
 DataLoader (data_order.py) and the random generators of every rank, but not those of a loader's workers. If the position
 in the data cannot be saved, a line is printed when training starts. With `batches` (StepBatches of integrations.torch),
 the order does not depend on generators. All processes suspend together.
+
+If the strategy saves shards (ModelParallelStrategy, or FSDPStrategy with state_dict_type="sharded"), a checkpoint is a
+directory, to which each rank writes (sharded_checkpoint.py).
 """
 
 from __future__ import annotations
@@ -19,9 +22,10 @@ from typing import Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.strategies import DeepSpeedStrategy, Strategy
 
 from hai import task
-from hai.task import checkpoint
+from hai.task import checkpoint, sharded_checkpoint
 from hai.task.channel import log_line
 from hai.task.integrations.data_order import DataOrder, keep_order
 from hai.task.integrations.torch import (
@@ -31,6 +35,7 @@ from hai.task.integrations.torch import (
     read,
     set_generators,
 )
+from hai.task.sharded_checkpoint import UnfinishedCheckpoint
 
 _RESERVE, _RESERVE_BYTES = 1.1, 16 << 20  # for what is no tensor of the model or an optimizer
 
@@ -60,7 +65,10 @@ class SuspendCallback(Callback):  # type: ignore[misc, unused-ignore]
 
     def latest(self) -> str | None:
         """Return the path of the newest intact checkpoint for `fit(ckpt_path=…)`; None in the first run."""
+        sharded = sharded_checkpoint.latest_complete(sharded_checkpoint.target_of(self._name))
         found = checkpoint.latest(self._name)
+        if sharded is not None and (found is None or found.step < sharded.step):
+            return str(sharded.path)
         return None if found is None else str(found.path)
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
@@ -166,7 +174,9 @@ class SuspendCallback(Callback):  # type: ignore[misc, unused-ignore]
                 report=False,
             )
         trainer.strategy.barrier("hai.task.integrations.lightning.own")
-        if trainer.is_global_zero:
+        if _saves_directories(trainer.strategy):
+            self._save_directory(trainer, started)
+        elif trainer.is_global_zero:
             checkpoint.save_path(
                 self._name,
                 trainer.save_checkpoint,
@@ -179,6 +189,30 @@ class SuspendCallback(Callback):  # type: ignore[misc, unused-ignore]
         else:  # the other ranks help to gather the state, which rank 0 writes
             trainer.save_checkpoint(Path(self._name))
         trainer.strategy.barrier("hai.task.integrations.lightning")
+
+    def _save_directory(self, trainer: Trainer, started: float) -> None:
+        """Let every rank save its shards in one directory, and publish that."""
+        target = sharded_checkpoint.target_of(self._name)
+        unfinished = (
+            UnfinishedCheckpoint(target, self._saved_at) if trainer.is_global_zero else None
+        )
+        trainer.strategy.barrier("hai.task.integrations.lightning.directory")
+        path = sharded_checkpoint.unfinished_path(target, self._saved_at)
+        trainer.save_checkpoint(path)
+        sharded_checkpoint.flush_files(path)
+        trainer.strategy.barrier("hai.task.integrations.lightning.shards")
+        if unfinished is not None:
+            unfinished.publish_files(self._keep)
+            task.checkpoint_saved(time.monotonic() - started, self._saved_at)
+
+
+def _saves_directories(strategy: Strategy) -> bool:
+    """Return whether the ranks write their own shards, and a checkpoint is a directory."""
+    return bool(
+        isinstance(strategy, DeepSpeedStrategy)
+        or getattr(strategy, "_save_distributed_checkpoint", False)  # ModelParallelStrategy
+        or getattr(strategy, "_state_dict_type", "") == "sharded"  # FSDPStrategy
+    )
 
 
 def _checkpoint_bytes(trainer: Trainer) -> int:

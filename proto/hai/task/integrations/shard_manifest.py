@@ -74,12 +74,12 @@ def pack_manifest(metadata: Metadata, parts: dict[MetadataIndex, StoredPart]) ->
 def unpack_manifest(content: bytes) -> Metadata:
     """Return the metadata of a checkpoint. Its `storage_data` has a StoredPart for each index.
 
-    Raises ValueError if a later release wrote it.
+    Raises ValueError if another program or a later release wrote it.
     """
     manifest = json.loads(content)
-    if manifest["format"] != _FORMAT:
+    if manifest.get("format") != _FORMAT:
         raise ValueError(
-            f"the checkpoint has format {manifest['format']}, this release reads format {_FORMAT}: upgrade hai"
+            f"the checkpoint has format {manifest.get('format')}, this release reads format {_FORMAT}"
         )
     files = {name: RankFile(**entry) for name, entry in manifest["files"].items()}
     entries: dict[str, Any] = {name: BytesStorageMetadata() for name in manifest["values"]}
