@@ -22,7 +22,12 @@ from typing import Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.strategies import DeepSpeedStrategy, Strategy
+from lightning.pytorch.strategies import (
+    DDPStrategy,
+    DeepSpeedStrategy,
+    SingleDeviceStrategy,
+    Strategy,
+)
 
 from hai import task
 from hai.task import checkpoint, sharded_checkpoint
@@ -216,7 +221,12 @@ def _saves_directories(strategy: Strategy) -> bool:
 
 
 def _checkpoint_bytes(trainer: Trainer) -> int:
-    """Return more bytes than the checkpoint has: those of the model and the optimizers, and a reserve."""
+    """Return more bytes than the checkpoint has: those of the model and the optimizers, and a reserve.
+
+    Return 0 if that is unknown, because the strategy gathers the state from other ranks.
+    """
+    if type(trainer.strategy) not in (SingleDeviceStrategy, DDPStrategy):
+        return 0
     states = [trainer.lightning_module.state_dict(), *(o.state_dict() for o in trainer.optimizers)]
     return int(_RESERVE * sum(map(_tensor_bytes, states))) + _RESERVE_BYTES
 
