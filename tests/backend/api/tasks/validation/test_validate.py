@@ -569,7 +569,8 @@ def _everything() -> pb.TaskSpec:
             profile { time: 5 recorder: "r" interval { key: "g" value: 1 } warmup: 1 trace: true follow_task: true }
             tags: "a" tags: "b" watchdog_time: 0 record_git_revision: true shared_in_group: true
             assigned_nodes: "s0" assigned_nodes: "s1" sidecar: "fs" fffs_enable_fuse: true timeout: 5
-            time_limit: 99 max_retries: 3 suspend_signal: "SIGUSR1" durable: "before_leaving" ack_within: 1 save_within: 60 env_fallback: true
+            time_limit: 99 max_retries: 3 suspend_signal: "SIGUSR1"
+            durable: "before_leaving" ack_within: 1 save_within: 60 env_fallback: true
             idle_timeout: 3600 lifetime: 7200 after { task: 12 } after { task: 13 outcome: "ended" }
         }
         roles { name: "m" count: 1 entrypoint: "x" parameters: "p" environments { key: "B" value: "" } gpu: 1 }
