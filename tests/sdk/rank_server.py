@@ -1,5 +1,7 @@
 """Runs actions of sharded_actions.py on several ranks, each a process. It imports torch once, and forks the ranks.
 
+The argument `variables` of an action sets environment variables of the ranks.
+
 Requests and answers are lines of JSON on stdin and stdout: `{"world": 2, "action": "save", "arguments": {…}}`, and for
 each rank `{"exit": 0, "result": …}`. A rank that does not end in time is killed, with exit -9.
 """
@@ -95,6 +97,7 @@ def _fork_rank(rank: int, world: int, action: Any, arguments: dict[str, Any], fo
     import torch.distributed as dist
 
     os.dup2(2, 1)  # stdout belongs to the server
+    os.environ.update(arguments.pop("variables", {}))
     try:
         if world > 1:
             store = f"file://{folder / 'store'}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import signal
 import sys
 import time
@@ -30,7 +31,7 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 
-from hai.task import block_file
+from hai.task import block_file, staging
 from hai.task.integrations import shard_file
 from hai.task.integrations.distributed import (
     ShardedReader,
@@ -226,6 +227,12 @@ def save_tensors(
     return digest_of(state)
 
 
+def write_out(memory: str, killed: tuple[int, int]) -> None:
+    """Write what is staged. This process is killed before so many operations on files."""
+    _kill_before(killed[1])
+    staging.write_out_all(Path(memory))
+
+
 def load_tensors(name: str, step: int | None = None, only: str = "") -> dict[str, Any]:
     """Load into a state of other content. Return what was loaded, and the files of ranks that this rank has opened."""
     state = {key: value for key, value in tensors(99).items() if key.startswith(only)}
@@ -360,6 +367,9 @@ def _rank() -> int:
     return dist.get_rank() if dist.is_initialized() else 0
 
 
+_CREATED = re.compile(r"\.dcp|\.(data|part|shards)$")  # names of files of checkpoints
+
+
 def _kill_before(number: int) -> None:
     """Kill this process before its n-th operation on files: create, write, flush, rename or remove."""
     left = number
@@ -372,7 +382,9 @@ def _kill_before(number: int) -> None:
 
     def audit(event: str, values: tuple[Any, ...]) -> None:
         changes = event in ("os.mkdir", "os.rename", "os.remove", "os.rmdir")
-        if changes or (event == "open" and ".dcp" in str(values[0]) and values[2] & os.O_CREAT):
+        if changes or (
+            event == "open" and _CREATED.search(str(values[0])) and values[2] & os.O_CREAT
+        ):
             count()
 
     def counting(real: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from hai.task import checkpoint, env, sharded_checkpoint
+from hai.task import checkpoint, checkpoint_files, env, sharded_checkpoint
 from hai.task.sharded_checkpoint import MANIFEST, UnfinishedCheckpoint, latest, published
 
 
 @pytest.fixture
 def target(outside, tmp_path: Path) -> Path:
     outside.setenv(env.CHECKPOINT_DIR, str(tmp_path / "kept"))
-    return sharded_checkpoint.target_of("m")
+    return checkpoint_files.target_of("m")
 
 
 def save(target: Path, step: int, content: bytes = b"", keep: int = 2):

@@ -17,25 +17,21 @@ Only one rank should save under a name; any number of ranks may read.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from hai.task import checkpoint_files, env, staging, staging_buffers
+from hai.task import checkpoint_files, staging, staging_buffers
 from hai.task.block_file import BlockFile, digest_of
 from hai.task.channel import log_line
 from hai.task.checkpoint_files import Checkpoint as Checkpoint
+from hai.task.checkpoint_files import directory as directory
 from hai.task.checkpoint_files import remove_unfinished as remove_unfinished
 from hai.task.current_channel import current, report_lost, report_saved
-
-
-def directory() -> Path:
-    """Return the directory of checkpoints that are named without a directory."""
-    return Path(os.environ.get(env.CHECKPOINT_DIR) or "checkpoints")
+from hai.task.sharded_checkpoint import ShardedCheckpoint
 
 
 def save(
@@ -58,7 +54,7 @@ def save(
     to the platform. With report=False, the program must report them after all parts of its state are saved.
     """
     started = time.monotonic()
-    target = _target(name)
+    target = checkpoint_files.target_of(name)
     step = _next_step(target) if step is None else step
     with ExitStack() as stack:
         progress = stack.enter_context(_Progress(size))
@@ -91,7 +87,7 @@ def save_path(
     The checkpoint is staged only if there is memory for `size` bytes, which must not be less than its real size.
     """
     started = time.monotonic()
-    target = _target(name)
+    target = checkpoint_files.target_of(name)
     step = _next_step(target) if step is None else step
     buffer = _buffer_for_path(size)
     if buffer is not None:
@@ -154,10 +150,10 @@ def latest(name: str | Path = "checkpoint", *, step: int | None = None) -> Check
 
     Staged checkpoints of this name are first written to disk. Raises OSError if that fails.
     """
-    target = _target(name)
+    target = checkpoint_files.target_of(name)
     _write_out_staged(target)
     found = checkpoint_files.newest(target, step, lambda one: True if one.intact() else None)
-    _tell_lost(target, found and found[0])
+    tell_lost(target, checkpoint_files.published(target), found and found[0].step)
     return found and found[0]
 
 
@@ -168,7 +164,7 @@ def read_latest(
 
     It is read from the memory of the node if it is staged there. Otherwise, the file is read only once, and verified.
     """
-    target = _target(name)
+    target = checkpoint_files.target_of(name)
     directory = staging.directory()
     for staged in reversed(staging.pending(directory, target) if directory else []):
         if step is None or staged.step == step:
@@ -177,7 +173,7 @@ def read_latest(
             except FileNotFoundError:
                 break  # it has become durable meanwhile
     found = checkpoint_files.newest(target, step, Checkpoint.read_intact)
-    _tell_lost(target, found and found[0])
+    tell_lost(target, checkpoint_files.published(target), found and found[0].step)
     return found
 
 
@@ -256,23 +252,23 @@ def _write_out_staged(target: Path) -> None:
         staging.write_out_all(directory, target)
 
 
-def _tell_lost(target: Path, found: Checkpoint | None) -> None:
-    """Write to the log which checkpoints were lost with the memory of a node."""
-    for lost in staging.find_lost(staging.directory(), target):
-        goes_on = "from the beginning" if found is None else f"from step {found.step}"
+def tell_lost(
+    target: Path, durable: Sequence[Checkpoint | ShardedCheckpoint], step: int | None
+) -> None:
+    """Write to the log, and report, which checkpoints were lost with the memory of a node.
+
+    `durable` are the published checkpoints; the task continues from the one of `step`, or from its beginning.
+    """
+    for lost in staging.find_lost(staging.directory(), target, durable):
+        goes_on = "from the beginning" if step is None else f"from step {step}"
         log_line(
             f"checkpoint {target.name} of step {lost.step} was lost with the memory of node {lost.node or '?'}"
             f" before it was on disk; the task goes on {goes_on}"
         )
-        report_lost(lost.step, lost.node, -1 if found is None else found.step)
+        report_lost(lost.step, lost.node, -1 if step is None else step)
 
 
 def _next_step(target: Path) -> int:
     directory = staging.directory()
     staged = [s.step for s in staging.pending(directory, target)] if directory else []
     return max([*staged, *(c.step for c in checkpoint_files.published(target))], default=-1) + 1
-
-
-def _target(name: str | Path) -> Path:
-    path = Path(name)
-    return directory() / path if path.parent == Path() else path

@@ -22,6 +22,7 @@ from io import FileIO
 from pathlib import Path
 from typing import TypeVar
 
+from hai.task import env
 from hai.task.block_file import DIGEST_PATTERN, is_intact, read_intact
 from hai.task.channel import log_line
 
@@ -52,6 +53,17 @@ class Checkpoint:
         """Return whether the content is what was saved."""
         with self.path.open("rb", buffering=0) as file:
             return is_intact(file, self.digest)
+
+
+def directory() -> Path:
+    """Return the directory of checkpoints that are named without a directory."""
+    return Path(os.environ.get(env.CHECKPOINT_DIR) or "checkpoints")
+
+
+def target_of(name: str | Path) -> Path:
+    """Return the path of a name: itself, or below directory() if it is no path."""
+    path = Path(name)
+    return directory() / path if path.parent == Path() else path
 
 
 class NewCheckpoint:

@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 
-from hai.task import checkpoint
 from hai.task.channel import log_line
 
 MANIFEST = "manifest.json"
@@ -53,12 +52,6 @@ class ShardedCheckpoint:
     def set_aside(self, reason: str) -> None:
         """Rename a damaged checkpoint, so that the one before it is used. Another rank may have done so."""
         _rename_aside(self, _DAMAGED, reason)
-
-
-def target_of(name: str | Path) -> Path:
-    """Return the path of a name: itself, or below checkpoint.directory() if it is no path."""
-    path = Path(name)
-    return checkpoint.directory() / path if path.parent == Path() else path
 
 
 def published(target: Path) -> list[ShardedCheckpoint]:
@@ -139,7 +132,10 @@ class UnfinishedCheckpoint:
         digest = hashlib.sha256(manifest).hexdigest()
         name = f"{self._target.name}.{self._step:012d}.{digest}{_PUBLISHED}"
         saved = ShardedCheckpoint(self._step, self._target.with_name(name), digest)
-        self.path.rename(saved.path)
+        if saved.path.exists():  # a process that was killed afterwards has published the same bytes
+            self.discard()
+        else:
+            self.path.rename(saved.path)
         self._manifest.close()
         for later in (c for c in published(self._target) if c.step > self._step):
             reason = f"is of a later step than {self._step}, which is saved now"

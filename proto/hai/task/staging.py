@@ -3,8 +3,11 @@
 A staging directory is a directory in memory (tmpfs) that belongs to one task on one node: HAI_STAGING_DIR. It has:
 
     NUMBER.data   a buffer. The program that fills it has locked it, and uses it again for later checkpoints.
-    NUMBER.json   a staged checkpoint: its target, step, size and buffer. It is published by a rename when the buffer
-                  is full, and removed when the checkpoint is durable.
+    NUMBER.json   a staged checkpoint: its target, its step, and its files with their buffers. It is published by a
+                  rename when the buffers are full, and removed when the checkpoint is durable.
+
+A checkpoint of one rank has one file. A sharded checkpoint (sharded_checkpoint.py) has the files of all ranks, which
+are on the same node, and a manifest, to which digests are added when it is written.
 
 While a checkpoint is staged, a small file beside its target says so (`.NAME.STEP.staged`). If the memory is lost, the
 next run finds that file without a checkpoint, and says what was lost (`find_lost`).
@@ -24,13 +27,15 @@ import json
 import mmap
 import os
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from hai.task import checkpoint_files, env
+from hai.task import block_file, checkpoint_files, env
 from hai.task.block_file import BlockFile, read_all
 from hai.task.checkpoint_files import Checkpoint
+from hai.task.sharded_checkpoint import ShardedCheckpoint, UnfinishedCheckpoint
 
 STAGED, DATA, _PART = ".json", ".data", ".part"
 _NOTE = ".staged"
@@ -39,26 +44,45 @@ _COPY_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
+class FileInMemory:
+    """A file of a staged checkpoint: the first `size` bytes of the buffer `data`. An only file has no `name`."""
+
+    data: Path
+    size: int
+    name: str = ""
+
+    def map(self) -> memoryview:
+        """Return the content. All pages are mapped at once: a fault for each would take longer than to hash them."""
+        if not self.size:
+            return memoryview(b"")
+        with self.data.open("rb", buffering=0) as file:
+            flags = mmap.MAP_SHARED | mmap.MAP_POPULATE
+            return memoryview(mmap.mmap(file.fileno(), self.size, flags, mmap.PROT_READ))
+
+
+@dataclass(frozen=True, slots=True)
 class StagedCheckpoint:
     """A complete checkpoint in memory. `path` is the .json file, and `target` the path without step and digest."""
 
     path: Path
-    data: Path
     target: Path
     step: int
     keep: int
-    size: int
+    files: tuple[FileInMemory, ...]
+    manifest: str = ""  # of a sharded checkpoint, without digests
 
     def read(self) -> memoryview:
-        """Return the content in writable memory. Raises FileNotFoundError if it has become durable meanwhile.
+        """Return the content of the only file in writable memory.
 
-        The buffer of a program that has ended is mapped, not copied, because nobody fills it again.
+        Raises FileNotFoundError if it has become durable meanwhile. The buffer of a program that has ended is mapped,
+        not copied, because nobody fills it again.
         """
-        with self.data.open("rb", buffering=0) as file:
-            if self.size and _is_abandoned(file):
-                return memoryview(mmap.mmap(file.fileno(), self.size, access=mmap.ACCESS_COPY))
-            content = memoryview(mmap.mmap(-1, max(self.size, 1)))[: self.size]
-            for start in range(0, self.size, _COPY_BYTES):
+        data, size = self.files[0].data, self.files[0].size
+        with data.open("rb", buffering=0) as file:
+            if size and _is_abandoned(file):
+                return memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY))
+            content = memoryview(mmap.mmap(-1, max(size, 1)))[:size]
+            for start in range(0, size, _COPY_BYTES):
                 read_all(file.fileno(), content[start : start + _COPY_BYTES], start)
         os.stat(self.path)  # until it is removed, nobody fills the buffer again
         return content
@@ -85,37 +109,45 @@ def pending(staging: Path, target: Path | None = None) -> list[StagedCheckpoint]
         with contextlib.suppress(FileNotFoundError):  # it has become durable
             facts = json.loads(path.read_bytes())
             if target is None or facts["target"] == str(target.absolute()):
-                data, at = staging / facts["data"], Path(facts["target"])
-                staged = StagedCheckpoint(
-                    path, data, at, facts["step"], facts["keep"], facts["size"]
-                )
-                found.append(staged)
+                files = tuple(FileInMemory(staging / data, *rest) for data, *rest in facts["files"])
+                at, step, keep = Path(facts["target"]), facts["step"], facts["keep"]
+                found.append(StagedCheckpoint(path, at, step, keep, files, facts["manifest"]))
     return found
 
 
-def publish(target: Path, data: Path, size: int, step: int, keep: int) -> StagedCheckpoint:
-    """Publish the first `size` bytes of a full buffer as a staged checkpoint."""
-    path = data.with_name(_new_number(data.parent) + STAGED)
-    staged = StagedCheckpoint(path, data, target.absolute(), step, keep, size)
+def used_buffers(staging: Path) -> set[Path]:
+    """Return the buffers of all staged checkpoints."""
+    return {file.data for staged in pending(staging) for file in staged.files}
+
+
+def publish(
+    staging: Path,
+    target: Path,
+    files: Iterable[FileInMemory],
+    step: int,
+    keep: int,
+    manifest: str = "",
+) -> None:
+    """Publish full buffers as a staged checkpoint."""
+    path = staging / (_new_number(staging) + STAGED)
     facts = {
-        "target": str(staged.target),
+        "target": str(target.absolute()),
         "step": step,
         "keep": keep,
-        "size": size,
-        "data": data.name,
+        "files": [(file.data.name, file.size, file.name) for file in files],
+        "manifest": manifest,
     }
-    note = _note_of(staged.target, step)
+    note = _note_of(target, step)
     with contextlib.suppress(OSError):  # a full disk does not matter yet
         note.parent.mkdir(parents=True, exist_ok=True)
         note.write_text(os.environ.get(env.NODE_NAME, ""))
     part = path.with_suffix(_PART)
     part.write_text(json.dumps(facts))
     part.rename(path)
-    return staged
 
 
-def write_out(staged: StagedCheckpoint) -> Checkpoint | None:
-    """Write a staged checkpoint to its target. Return None if another process has written it.
+def write_out(staged: StagedCheckpoint) -> bool:
+    """Write a staged checkpoint to its target. Return False if another process has written it.
 
     Threads write and hash the memory directly. If the process is killed, a later call writes the checkpoint again.
     Raises OSError if it cannot be written; it stays staged then.
@@ -123,14 +155,19 @@ def write_out(staged: StagedCheckpoint) -> Checkpoint | None:
     with contextlib.suppress(FileNotFoundError), staged.path.open("rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not staged.path.exists():
-            return None
-        with checkpoint_files.create(staged.target) as new:
-            saved = new.publish(_copy_blocks(staged, new.file), staged.step, staged.keep)
+            return False
+        if staged.manifest:
+            _write_shards(staged)
+        else:
+            with checkpoint_files.create(staged.target) as new, BlockFile(new.file) as blocks:
+                cast("BinaryIO", blocks).write(staged.files[0].map())
+                new.publish(blocks.finish(), staged.step, staged.keep)
         staged.path.unlink()
         _note_of(staged.target, staged.step).unlink(missing_ok=True)
-        _remove_unused_buffer(staged.data)
-        return saved
-    return None
+        for file in staged.files:
+            _remove_unused_buffer(file.data)
+        return True
+    return False
 
 
 def write_out_all(staging: Path, target: Path | None = None) -> int:
@@ -138,11 +175,15 @@ def write_out_all(staging: Path, target: Path | None = None) -> int:
 
     Return how many this process has written.
     """
-    return sum(write_out(staged) is not None for staged in pending(staging, target))
+    return sum(write_out(staged) for staged in pending(staging, target))
 
 
-def find_lost(staging: Path | None, target: Path) -> list[LostCheckpoint]:
+def find_lost(
+    staging: Path | None, target: Path, durable: Sequence[Checkpoint | ShardedCheckpoint]
+) -> list[LostCheckpoint]:
     """Return the checkpoints of a target that were staged in a memory that is lost. Each is returned only once.
+
+    `durable` are the published checkpoints.
 
     A checkpoint that was published later does not make them known as durable, but nobody misses them then.
     """
@@ -150,7 +191,6 @@ def find_lost(staging: Path | None, target: Path) -> list[LostCheckpoint]:
     if not notes:
         return []
     staged = {found.step for found in pending(staging, target)} if staging else set()
-    durable = checkpoint_files.published(target)
     newest = max((found.path.stat().st_mtime for found in durable), default=0.0)
     steps = {found.step for found in durable}
     lost = []
@@ -166,10 +206,8 @@ def find_lost(staging: Path | None, target: Path) -> list[LostCheckpoint]:
 
 def remove_unused(staging: Path) -> None:
     """Remove the buffers of programs that have ended, except those of staged checkpoints."""
-    used = {staged.data for staged in pending(staging)}
     for path in staging.glob(f"*{DATA}"):
-        if path not in used:
-            _remove_unused_buffer(path)
+        _remove_unused_buffer(path)
     for part in staging.glob(f"*{_PART}"):  # left by a program that was killed while it published
         with contextlib.suppress(FileNotFoundError):
             if time.time() - part.stat().st_mtime > _PART_SECONDS:
@@ -186,26 +224,33 @@ def _new_number(staging: Path) -> str:
     return f"{max([time.time_ns(), *(name + 1 for name in names)]):020d}-{os.getpid()}"
 
 
-def _copy_blocks(staged: StagedCheckpoint, file: io.FileIO) -> str:
-    """Write the content of a staged checkpoint to a file, and return its digest."""
-    if not staged.size:
-        content = memoryview(b"")
-    else:
-        with staged.data.open("rb", buffering=0) as data:
-            # All pages are mapped at once: a fault for each page would take longer than the hashing.
-            flags = mmap.MAP_SHARED | mmap.MAP_POPULATE
-            mapped = mmap.mmap(data.fileno(), staged.size, flags, mmap.PROT_READ)
-            content = memoryview(mapped)
-    with BlockFile(file) as blocks:
-        cast("BinaryIO", blocks).write(content)
-        return blocks.finish()
+def _write_shards(staged: StagedCheckpoint) -> None:
+    """Write the files of all ranks, add their digests to the manifest, and publish the directory."""
+    manifest = json.loads(staged.manifest)
+    new = UnfinishedCheckpoint(staged.target, staged.step)
+    try:
+        for part in staged.files:
+            with (new.path / part.name).open("x+b", buffering=0) as file, BlockFile(file) as blocks:
+                cast("BinaryIO", blocks).write(part.map())
+                digests = [digest.hex() for digest in blocks.finish_blocks()]
+                os.fsync(file.fileno())
+            facts = {"block_bytes": block_file.BLOCK_BYTES, "digests": digests}
+            manifest["files"][part.name].update(facts)
+        new.publish(json.dumps(manifest, separators=(",", ":")).encode(), staged.keep)
+    except Exception:
+        with contextlib.suppress(OSError):
+            new.discard()
+        raise
 
 
 def _remove_unused_buffer(path: Path) -> None:
-    """Remove a buffer unless the program that has locked it still runs."""
+    """Remove a buffer unless it is that of a staged checkpoint, or the program that has locked it still runs."""
     with contextlib.suppress(OSError), path.open("rb") as data:
         fcntl.flock(data, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        path.unlink()
+        if path not in used_buffers(
+            path.parent
+        ):  # asked with the lock: nobody can publish it any more
+            path.unlink()
 
 
 def _is_abandoned(data: io.FileIO) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hai.task import checkpoint_files, env, staging
 from hai.task.block_file import BlockFile, write_all
-from hai.task.staging import StagedCheckpoint
+from hai.task.staging import FileInMemory
 
 TYPE_CHECKING = False  # type checkers assume True
 if TYPE_CHECKING:
@@ -36,13 +36,11 @@ class StagingFull(OSError):
 class Buffer:
     """A locked file in the staging directory, which holds one checkpoint at a time.
 
-    The lock ends with this process. `staged` is the checkpoint that the buffer holds, if it is not yet durable.
-    `filling` is true while this process fills the buffer.
+    The lock ends with this process. `filling` is true from the time at which it is taken until it is staged or dropped.
     """
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / f"{time.time_ns():020d}-{os.getpid()}{staging.DATA}"
-        self.staged: StagedCheckpoint | None = None
         self.filling = False
         self._unprepare: Callable[[], None] | None = None
         self._file = checkpoint_files.create_locked(self.path)
@@ -54,14 +52,9 @@ class Buffer:
         """The allocated bytes."""
         return os.fstat(self._fileno).st_size
 
-    @property
-    def free(self) -> bool:
-        """Whether the buffer can be filled, because its last checkpoint is durable."""
-        return not self.filling and (self.staged is None or not self.staged.path.exists())
-
     def stage(self, target: Path, size: int, step: int, keep: int) -> None:
         """Publish the first `size` bytes as a staged checkpoint."""
-        self.staged = staging.publish(target, self.path, size, step, keep)
+        staging.publish(self.path.parent, target, [FileInMemory(self.path, size)], step, keep)
         self.filling = False
 
     def memory(self, size: int, prepare: Prepare | None = None) -> memoryview:
@@ -125,6 +118,7 @@ class Buffers:
         self._directory = directory
         self._limit = limit
         self._buffers: list[Buffer] = []
+        self._shard: Buffer | None = None  # of the last sharded checkpoint
         self._owner = os.getpid()
         self._lock = threading.Lock()
 
@@ -138,6 +132,18 @@ class Buffers:
             buffer = self._take(size, new)
             buffer.filling = True
             return buffer
+
+    def take_shard(self, size: int) -> Buffer:
+        """Return a buffer for the file of this rank in a sharded checkpoint, which another rank stages.
+
+        The buffer is kept from other saves until the next call, because this rank does not know when it is staged.
+        """
+        with self._lock:
+            if self._shard is not None:
+                self._shard.filling = False  # its save is over
+            self._shard = self._take(size)
+            self._shard.filling = True
+            return self._shard
 
     def reserve(self, size: int, prepare: Prepare | None = None) -> None:
         """Allocate and map a buffer of `size` bytes, so that the next save need not. Raises OSError."""
@@ -167,7 +173,10 @@ class Buffers:
     def _take(self, size: int, new: bool = False) -> Buffer:
         if self._owner != os.getpid():  # the parent of this forked process owns the buffers
             self._buffers, self._owner = [], os.getpid()
-        free = [buffer for buffer in self._buffers if buffer.free]
+        used = staging.used_buffers(self._directory)
+        free = [
+            buffer for buffer in self._buffers if not buffer.filling and buffer.path not in used
+        ]
         fitting = [buffer for buffer in free if buffer.size >= size and not new]
         if fitting:
             return (min if size else max)(fitting, key=lambda buffer: buffer.size)
@@ -175,13 +184,13 @@ class Buffers:
             self._buffers.remove(other)
             other.remove()
         if size > self.allowed():
-            staged = [buffer.staged for buffer in self._buffers if buffer.staged is not None]
-            busy = [each for each in staged if each.path.exists()]
+            paths = {buffer.path for buffer in self._buffers}
+            staged = staging.pending(self._directory)
+            busy = [each for each in staged if paths & {file.data for file in each.files}]
             if not busy:
                 raise StagingFull(f"{size} bytes do not fit into {self.allowed()} bytes")
-            oldest = min(busy, key=lambda each: each.path)
             # This also waits for another process that writes it. Then the buffer is free.
-            staging.write_out_all(self._directory, oldest.target)
+            staging.write_out_all(self._directory, busy[0].target)
             return self._take(size, new)
         buffer = Buffer(self._directory)
         self._buffers.append(buffer)
@@ -195,6 +204,12 @@ class Buffers:
         if self._limit:
             allowed = min(allowed, self._limit - _allocated_bytes(self._directory.parent))
         return max(allowed, 0)
+
+    def reusable(self) -> int:
+        """Return the bytes of all buffers of this task that hold no staged checkpoint."""
+        used = staging.used_buffers(self._directory)
+        paths = self._directory.glob(f"*{staging.DATA}")
+        return sum(_sizes(path for path in paths if path not in used))
 
 
 class StagedFile(io.RawIOBase):

@@ -8,6 +8,9 @@
 Each rank writes only its own shards, at the same time as the others, and reads only those that it needs. So a run may
 continue on another number of ranks. Threads compute digests while the bytes pass. A checkpoint is published by one
 rename after the files of all ranks are on disk (sharded_checkpoint.py), so all ranks must see the same directory.
+
+Where hai.task stages checkpoints, each rank copies its shards into memory, and the coordinator stages them all as one
+checkpoint, which is written later.
 Planners and state dictionaries are those of DCP.
 """
 
@@ -31,10 +34,26 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.storage import StorageReader, StorageWriter, WriteResult
 from torch.futures import Future
 
-from hai.task import current_channel, sharded_checkpoint
-from hai.task.integrations.shard_file import DamagedCheckpointError, read_items, write_file
+from hai.task import (
+    checkpoint,
+    checkpoint_files,
+    current_channel,
+    sharded_checkpoint,
+    staging,
+    staging_buffers,
+)
+from hai.task.integrations.shard_file import (
+    DamagedCheckpointError,
+    read_items,
+    size_of,
+    stage_file,
+    write_file,
+)
 from hai.task.integrations.shard_manifest import RankFile, pack_manifest, unpack_manifest
-from hai.task.sharded_checkpoint import UnfinishedCheckpoint
+from hai.task.sharded_checkpoint import ShardedCheckpoint, UnfinishedCheckpoint
+from hai.task.staging import FileInMemory
+
+_ITEM_BYTES = 4096  # for the alignment of an item, or a value
 
 
 def load_latest(
@@ -50,7 +69,7 @@ def load_latest(
     Return its step; None if there is none. If a rank finds damage, all ranks load the checkpoint before it. Raises
     RuntimeError if there is none before it, because parts of `state` are overwritten then.
     """
-    target = sharded_checkpoint.target_of(name)
+    target = checkpoint_files.target_of(name)
     damaged = False
     while True:
         found = _newest_step(target, step, process_group)
@@ -98,13 +117,24 @@ class TrainingState:
 class ShardedWriter(StorageWriter):
     """Writes one checkpoint. Create it on every rank, and pass it to save or async_save of DCP."""
 
-    def __init__(self, name: str | Path, *, step: int, keep: int = 2, report: bool = True) -> None:
+    def __init__(
+        self,
+        name: str | Path,
+        *,
+        step: int,
+        keep: int = 2,
+        report: bool = True,
+        durable: bool = False,
+    ) -> None:
         """`name` is a name in checkpoint.directory(), or a path. All but the `keep` newest checkpoints are deleted.
 
-        The checkpoint is reported to the platform, except with report=False.
+        The checkpoint is reported to the platform, except with report=False. In a task, it may be only staged in memory
+        when the save returns (see hai.task.checkpoint), except with durable=True.
         """
         super().__init__()
-        self._target = sharded_checkpoint.target_of(name)
+        self._target = checkpoint_files.target_of(name)
+        self._durable = durable
+        self._staging = staging.directory()
         self._step = step
         self._keep = keep
         self._report = report
@@ -126,38 +156,78 @@ class ShardedWriter(StorageWriter):
         return plan
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
-        """Create the directory, and name the file of each rank. Only the coordinator calls it."""
-        self._unfinished = UnfinishedCheckpoint(self._target, self._step)
+        """Decide where the ranks write, and name the file of each. Only the coordinator calls it."""
+        if self._fits_into_memory(plans):
+            self._staged_mark.touch()
+        else:
+            if self._staging is not None:
+                self._staged_mark.unlink(missing_ok=True)
+                # First, because the newest checkpoint is the one that is published last.
+                staging.write_out_all(self._staging)
+            self._unfinished = UnfinishedCheckpoint(self._target, self._step)
         # The same in each save, because planners may keep their plans.
         return [
             replace(plan, storage_data=f"rank{rank:05d}.bin") for rank, plan in enumerate(plans)
         ]
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
-        """Write the file of this rank, and flush it to disk."""
-        results = write_file(self._rank_path(plan.storage_data), plan.items, planner)
+        """Copy the file of this rank into memory, or write it and flush it to disk."""
+        if self._staging is not None and self._staged_mark.exists():
+            buffers = staging_buffers.buffers(self._staging)
+            results = stage_file(plan.storage_data, plan.items, planner, buffers)
+        else:
+            results = write_file(self._rank_path(plan.storage_data), plan.items, planner)
         future: Future[list[WriteResult]] = Future()
         future.set_result(results)
         return future
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
         """Publish the checkpoint. Only the coordinator calls it, after all ranks have written."""
-        assert self._unfinished is not None
         parts = {written.index: written.storage_data for rank in results for written in rank}
+        files = {part.file.name: part.file for part in parts.values()}
+        if self._unfinished is None:
+            self._stage(pack_manifest(metadata, parts), files.values())
+        else:
+            self._publish(self._unfinished, pack_manifest(metadata, parts), files.values())
+        if self._report:
+            current_channel.report_saved(time.monotonic() - self._started, self._step)
+
+    def _stage(self, manifest: bytes, files: Iterable[RankFile]) -> None:
+        assert self._staging is not None
+        in_memory = [FileInMemory(self._staging / f.data, f.size, f.name) for f in files]
+        staging.publish(
+            self._staging, self._target, in_memory, self._step, self._keep, manifest.decode()
+        )
+        self._staged_mark.unlink()
+
+    def _publish(
+        self, unfinished: UnfinishedCheckpoint, manifest: bytes, files: Iterable[RankFile]
+    ) -> None:
         try:
-            self._check_files({part.file.name: part.file for part in parts.values()}.values())
-            self._unfinished.publish(pack_manifest(metadata, parts), self._keep)
+            self._check_files(files)
+            unfinished.publish(manifest, self._keep)
         except Exception as error:
             error.add_note(f"no checkpoint {self._target} was saved; earlier ones are untouched")
             with contextlib.suppress(OSError):
-                self._unfinished.discard()
+                unfinished.discard()
             raise
-        if self._report:
-            current_channel.report_saved(time.monotonic() - self._started, self._step)
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
         return False
+
+    @property
+    def _staged_mark(self) -> Path:
+        """A file that tells all ranks, which are on one node, to write to memory."""
+        assert self._staging is not None
+        return self._staging / f"{self._target.name}.{self._step:012d}.shards"
+
+    def _fits_into_memory(self, plans: list[SavePlan]) -> bool:
+        if self._durable or self._staging is None:
+            return False
+        buffers = staging_buffers.buffers(self._staging)
+        size = sum(size_of(item) + _ITEM_BYTES for plan in plans for item in plan.items)
+        return size <= buffers.allowed() + buffers.reusable()
 
     def _rank_path(self, file_name: str) -> Path:
         directory = sharded_checkpoint.unfinished_path(self._target, self._step)
@@ -189,8 +259,8 @@ class ShardedReader(StorageReader):
     def __init__(self, name: str | Path, *, step: int | None = None) -> None:
         """Raises FileNotFoundError if there is no checkpoint."""
         super().__init__()
-        target = sharded_checkpoint.target_of(name)
-        found = sharded_checkpoint.latest(target, step)
+        target = checkpoint_files.target_of(name)
+        found = _latest(target, step)
         if found is None:
             raise FileNotFoundError(
                 f"no checkpoint {target}" + ("" if step is None else f" of step {step}")
@@ -247,16 +317,26 @@ class ShardedReader(StorageReader):
         return False
 
 
+def _latest(target: Path, step: int | None) -> tuple[ShardedCheckpoint, bytes] | None:
+    """Return the newest checkpoint with its manifest, after staged ones are on disk."""
+    directory = staging.directory()
+    if directory is not None:
+        staging.write_out_all(directory, target)
+    found = sharded_checkpoint.latest(target, step)
+    checkpoint.tell_lost(target, sharded_checkpoint.published(target), found and found[0].step)
+    return found
+
+
 def _newest_step(
     target: Path, step: int | None, process_group: dist.ProcessGroup | None
 ) -> int | None:
     """Return the step of the newest checkpoint that the first rank of the group finds, on all its ranks."""
     if not (dist.is_available() and dist.is_initialized()):
-        found = sharded_checkpoint.latest(target, step)
+        found = _latest(target, step)
         return None if found is None else found[0].step
     shared: list[int | None] = [None]
     if dist.get_rank(process_group) == 0:
-        found = sharded_checkpoint.latest(target, step)
+        found = _latest(target, step)
         shared = [None if found is None else found[0].step]
     first = 0 if process_group is None else dist.get_global_rank(process_group, 0)
     dist.broadcast_object_list(shared, src=first, group=process_group)

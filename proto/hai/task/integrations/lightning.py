@@ -30,7 +30,7 @@ from lightning.pytorch.strategies import (
 )
 
 from hai import task
-from hai.task import checkpoint, sharded_checkpoint
+from hai.task import checkpoint, checkpoint_files, sharded_checkpoint
 from hai.task.channel import log_line
 from hai.task.integrations.data_order import DataOrder, keep_order
 from hai.task.integrations.torch import (
@@ -70,7 +70,7 @@ class SuspendCallback(Callback):  # type: ignore[misc, unused-ignore]
 
     def latest(self) -> str | None:
         """Return the path of the newest intact checkpoint for `fit(ckpt_path=…)`; None in the first run."""
-        sharded = sharded_checkpoint.latest_complete(sharded_checkpoint.target_of(self._name))
+        sharded = sharded_checkpoint.latest_complete(checkpoint_files.target_of(self._name))
         found = checkpoint.latest(self._name)
         if sharded is not None and (found is None or found.step < sharded.step):
             return str(sharded.path)
@@ -197,7 +197,7 @@ class SuspendCallback(Callback):  # type: ignore[misc, unused-ignore]
 
     def _save_directory(self, trainer: Trainer, started: float) -> None:
         """Let every rank save its shards in one directory, and publish that."""
-        target = sharded_checkpoint.target_of(self._name)
+        target = checkpoint_files.target_of(self._name)
         unfinished = (
             UnfinishedCheckpoint(target, self._saved_at) if trainer.is_global_zero else None
         )

@@ -27,6 +27,7 @@ from torch.distributed.checkpoint.storage import WriteResult
 from hai.task import block_file, current_channel
 from hai.task.block_file import BlockFile, Span, read_spans
 from hai.task.integrations.shard_manifest import RankFile, StoredPart
+from hai.task.staging_buffers import Buffers
 
 _ALIGNMENT = 64
 _BUFFER_BYTES = 256 << 20  # of host memory for tensors that cannot be read in place
@@ -40,7 +41,7 @@ def write_file(path: Path, items: list[WriteItem], planner: SavePlanner) -> list
     """Write a new file with these items, and flush it to disk. Without items, no file is written."""
     if not items:
         return []
-    progress = _Progress(sum(map(_size_of, items)))
+    progress = _Progress(sum(map(size_of, items)))
     places = []
     try:
         with path.open("x+b", buffering=0) as file, BlockFile(file, progress.add) as blocks:
@@ -61,6 +62,44 @@ def write_file(path: Path, items: list[WriteItem], planner: SavePlanner) -> list
     return [
         WriteResult(index, length, StoredPart(written, start, length))
         for index, start, length in places
+    ]
+
+
+def stage_file(
+    name: str, items: list[WriteItem], planner: SavePlanner, buffers: Buffers
+) -> list[WriteResult]:
+    """Copy these items into a buffer, from which the file is written later. Raises OSError if there is no memory."""
+    if not items:
+        return []
+    parts, size = [], 0
+    for item in items:
+        size += -size % _ALIGNMENT
+        # Values are few and small. Tensors are resolved one after the other, because planners may create them.
+        value = _value_of(item, planner) if item.tensor_data is None else None
+        length = size_of(item) if value is None else len(value)
+        parts.append((item, value, size, length))
+        size += length
+    progress = _Progress(size)
+    try:
+        buffer = buffers.take_shard(size)
+        memory = buffer.memory(size)
+        end = 0
+        for item, value, start, length in parts:
+            memory[end:start] = bytes(start - end)
+            end = start + length
+            if value is not None:
+                memory[start:end] = value
+            elif length:
+                _copy(planner.resolve_data(item), memory[start:end])
+            progress.add(length)
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()  # pinned memory is filled in the background
+    finally:
+        progress.end()
+    written = RankFile(name, size, 0, [], buffer.path.name)
+    return [
+        WriteResult(item.index, length, StoredPart(written, start, length))
+        for item, _, start, length in parts
     ]
 
 
@@ -178,9 +217,10 @@ def _is_plain(tensor: torch.Tensor, dtype: torch.dtype) -> bool:
     )
 
 
-def _size_of(item: WriteItem) -> int:
+def size_of(item: WriteItem) -> int:
+    """Return the bytes of a tensor; 0 for a value, whose size is not known before."""
     if item.tensor_data is None:
-        return 0  # values are small, and their size is not known before
+        return 0
     size: int = math.prod(item.tensor_data.chunk.sizes) * item.tensor_data.properties.dtype.itemsize
     return size
 
@@ -189,6 +229,19 @@ def _bytes_of(data: Any) -> memoryview:
     if isinstance(data, io.BytesIO):
         return data.getbuffer()
     return _memory(data.detach().cpu().resolve_conj().resolve_neg().contiguous())
+
+
+def _value_of(item: WriteItem, planner: SavePlanner) -> memoryview:
+    data = planner.resolve_data(item)
+    assert isinstance(data, io.BytesIO)
+    return data.getbuffer()
+
+
+def _copy(tensor: Any, memory: memoryview) -> None:
+    """Copy the elements of a tensor on any device into memory of the same size."""
+    plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    source = plain.reshape(-1).view(torch.uint8)
+    torch.frombuffer(memory, dtype=torch.uint8).copy_(source, non_blocking=True)
 
 
 def _memory(tensor: torch.Tensor) -> memoryview:

@@ -39,6 +39,7 @@ class RankFile:
     size: int
     block_bytes: int
     digests: list[str] = field(repr=False)
+    data: str = ""  # the name of its buffer while it is staged in memory; then it has no digests
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def pack_manifest(metadata: Metadata, parts: dict[MetadataIndex, StoredPart]) ->
     manifest: dict[str, Any] = {
         "format": _FORMAT,
         "id": str(uuid.uuid4()),  # so that no two checkpoints have the same name
-        "files": {part.file.name: asdict(part.file) for part in parts.values()},
+        "files": {part.file.name: _pack_file(part.file) for part in parts.values()},
         "tensors": {},
         "values": {},
         "paths": _pack_paths(metadata.planner_data),
@@ -118,6 +119,10 @@ def _pack_tensor(
             for chunk in entry.chunks
         ],
     }
+
+
+def _pack_file(file: RankFile) -> dict[str, Any]:
+    return {name: value for name, value in asdict(file).items() if name != "data"}
 
 
 def _pack_part(part: StoredPart) -> dict[str, Any]:

@@ -160,7 +160,6 @@ class Loop:
                 step=self.step,
                 keep=self._keep + 1,
                 report=False,
-                durable=self._sharded,
             )
         _barrier()  # if rank 0 has a checkpoint, those of the others exist
         if self._sharded:

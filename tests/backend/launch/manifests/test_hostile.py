@@ -204,7 +204,7 @@ REFUSED = [
     ("another group", 'resource { group: "kube-system" }', "resource.group"),
     ("zone climbs", 'resource { group: "default#../a" }', "resource.group"),
     ("group is an expression", 'resource { group: "in (a,b)" }', "resource.group"),
-    ("part of a whole node", "resource { gpu: 1 }", "resource.gpu"),
+    ("part of a whole node", "resource { cpu: 1 }", "resource.cpu"),
     ("negative memory", "resource { memory: -1 }", "resource.memory"),
     ("signal", 'options { suspend_signal: "SIGSTOP" }', "options.suspend_signal"),
     ("endless grace", "options { save_within: inf }", "options.save_within"),
