@@ -48,9 +48,9 @@ class CheckpointStaging:
         self._closed = False
 
     def start(self) -> None:
-        """Write checkpoints that an earlier server has left, and watch for new ones."""
-        if self._make_root():
-            self._watching = asyncio.create_task(self._watch(), name="watch staged checkpoints")
+        """Write checkpoints that an earlier server has left."""
+        if self._root.exists():
+            self._start_watching()
             self._write_pending()
 
     def variables(self, task_id: int) -> dict[str, str]:
@@ -70,8 +70,9 @@ class CheckpointStaging:
         return {env.STAGING_DIR: str(directory), env.STAGING_BYTES: str(self._limit)}
 
     def use(self, task_id: int) -> None:
-        """Keep the directory of a task that has a rank."""
+        """Keep the directory of a task that has a rank, and watch for its checkpoints."""
         self._used.add(task_id)
+        self._start_watching()
 
     def release(self, task_id: int) -> None:
         """Free the memory of a task that has no rank any more, as soon as its checkpoints are durable."""
@@ -103,6 +104,10 @@ class CheckpointStaging:
             asyncio.get_running_loop().remove_reader(self._writer)
             pidfd.reap_later(self._writer)
             self._writer = None
+
+    def _start_watching(self) -> None:
+        if self._watching is None and self._make_root():
+            self._watching = asyncio.create_task(self._watch(), name="watch staged checkpoints")
 
     def _make_root(self) -> bool:
         """Create the root. Return False if it belongs to another user, who could read or change checkpoints."""

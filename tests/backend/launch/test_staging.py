@@ -64,7 +64,7 @@ def writers(root: Path) -> list[int]:
 
 
 async def test_a_checkpoint_becomes_durable_and_its_memory_is_freed(staging, root, tmp_path):
-    staging.start()
+    staging.use(7)
     await asyncio.to_thread(save, staging, tmp_path / "kept", 1)
     staging.release(7)
     await until_durable(tmp_path / "kept", [1])
@@ -128,6 +128,12 @@ def test_sweep_keeps_what_cannot_be_written(staging, root, tmp_path, caplog):
         sweep(tmp_path, staging)
         assert len(pending(root / "7")) == 1
         assert "are not written: " in caplog.text
+
+
+async def test_a_server_without_tasks_uses_no_memory(staging, root):
+    staging.start()
+    staging.close()
+    assert not root.exists()
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o777])
