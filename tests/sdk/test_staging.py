@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+import types
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -353,6 +356,110 @@ def test_a_checkpoint_that_became_durable_is_not_lost(folder, stage, capsys):
     assert checkpoint.latest("m").step == 3
     assert capsys.readouterr().err == ""
     assert [path.name.split(".")[1] for path in folder.iterdir()] == ["000000000003"]
+
+
+def test_a_loss_is_told_although_an_earlier_checkpoint_was_written_later(folder, stage, capsys):
+    checkpoint.save_bytes("m", b"earlier", step=5)
+    checkpoint.save_bytes("m", b"lost", step=6)
+    (first, second) = staging.pending(stage)
+    second.path.unlink()
+    staging.write_out(first)
+    assert checkpoint.latest("m").step == 5
+    assert "checkpoint m of step 6 was lost" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("other", ["", "8"], ids=["no memory of its own", "another task"])
+@pytest.mark.parametrize("read", [checkpoint.latest, checkpoint.read_latest])
+def test_another_program_of_the_machine_finds_what_is_staged(
+    folder, stage, outside, capsys, other, read
+):
+    checkpoint.save_bytes(folder / "m", b"weights", step=7)
+    if other:
+        (stage.parent / other).mkdir()
+        outside.setenv(env.STAGING_DIR, str(stage.parent / other))
+    else:
+        outside.delenv(env.STAGING_DIR)
+    found = read(folder / "m")
+    assert (found if read is checkpoint.latest else found[0]).step == 7
+    assert checkpoint.save_bytes(folder / "m", b"later", step=8, durable=True).intact()
+    assert durable(folder) == [7, 8]
+    assert capsys.readouterr().err == ""
+
+
+def test_a_checkpoint_on_another_machine_is_left_alone(folder, stage, monkeypatch, capsys):
+    checkpoint.save_bytes("m", b"weights", step=7)
+    for path in stage.iterdir():
+        path.unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "uname", lambda: types.SimpleNamespace(nodename="elsewhere"))
+        assert checkpoint.latest("m") is None
+    assert capsys.readouterr().err == ""
+    assert checkpoint.latest("m") is None
+    assert "was lost" in capsys.readouterr().err
+
+
+def test_a_buffer_that_was_removed_is_a_loss(folder, stage, capsys):
+    checkpoint.save_bytes("m", b"weights", step=7)
+    (staged,) = staging.pending(stage)
+    staged.files[0].data.unlink()
+    assert not staging.write_out(staged)
+    assert staging.pending(stage) == []
+    assert checkpoint.latest("m") is None
+    assert "checkpoint m of step 7 was lost" in capsys.readouterr().err
+
+
+def test_memory_that_is_removed_during_a_save_costs_no_checkpoint(folder, stage, capsys):
+    def write(file):
+        file.write(b"weights")
+        shutil.rmtree(stage)
+
+    saved = checkpoint.save("m", write, step=7)
+    assert saved.read_bytes() == b"weights"
+    assert "written directly" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"files": 1, "target": "t", "step": 1}'])
+def test_a_file_of_another_kind_is_set_aside(folder, stage, text):
+    (stage / f"{0:020d}-1.json").write_text(text)
+    checkpoint.save_bytes("m", b"weights", step=7)
+    assert staging.write_out_all(stage) == 1
+    assert checkpoint.latest("m").step == 7
+    assert kinds(stage) == [".bad", ".data"]
+
+
+def test_a_buffer_that_another_thread_stages_is_not_given_away(folder, stage, monkeypatch):
+    """The other thread stages it while this one looks for a free buffer."""
+    buffers = staging_buffers.buffers(stage)
+    other = buffers.take(0)
+    real = staging.used_buffers
+
+    def used_buffers(directory: Path) -> set[Path]:
+        used = real(directory)
+        if other.filling:
+            other.stage(folder / "other", 0, 1, 1)
+        return used
+
+    monkeypatch.setattr(staging, "used_buffers", used_buffers)
+    assert buffers.take(0) is not other
+
+
+def test_a_save_that_waits_for_an_earlier_one_shows_its_progress(cluster, folder, stage, outside):
+    checkpoint.save_bytes("m", bytes(MIB), step=1)
+    (staged,) = staging.pending(stage)
+    folder.mkdir(exist_ok=True)
+    shown: list[tuple[int, ...]] = []
+    with staged.path.open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        (folder / ".m.1.1.writing").write_bytes(bytes(1000))
+
+        def unlock(seconds: float) -> None:
+            words = memoryview(cluster.control_file.read_bytes()).cast("q")
+            shown.append(tuple(words[control_file.SAVES // 8 :][:2]))
+            fcntl.flock(other, fcntl.LOCK_UN)
+
+        outside.setattr(time, "sleep", unlock)
+        staging.write_out(staged)
+    assert shown == [(1000, MIB)]
 
 
 def test_two_writers_write_a_checkpoint_once(folder, stage):

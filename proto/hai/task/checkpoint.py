@@ -63,11 +63,11 @@ def save(
         if file is not None:
             stack.callback(file.close)
         write(cast("BinaryIO", file or direct.open()))
-        if file is not None and direct.blocks is None:
-            file.buffer.stage(target, file.size, step, keep)
-            saved = Checkpoint(step, target, "")
-        else:
-            saved = direct.publish(step, keep)
+        if file is not None and direct.blocks is None and not _stage(file, target, step, keep):
+            file.spill()
+        saved = (
+            Checkpoint(step, target, "") if direct.blocks is None else direct.publish(step, keep)
+        )
     if report:
         report_saved(time.monotonic() - started, saved.step)
     return saved
@@ -165,12 +165,11 @@ def read_latest(
     It is read from the memory of the node if it is staged there. Otherwise, the file is read only once, and verified.
     """
     target = checkpoint_files.target_of(name)
-    directory = staging.directory()
-    for staged in reversed(staging.pending(directory, target) if directory else []):
-        if step is None or staged.step == step:
+    for staged in reversed(staging.pending(staging.directory(), target)):
+        if not staged.manifest and (step is None or staged.step == step):
             try:
                 return Checkpoint(staged.step, target, ""), staged.read()
-            except FileNotFoundError:
+            except (FileNotFoundError, EOFError):
                 break  # it has become durable meanwhile
     found = checkpoint_files.newest(target, step, Checkpoint.read_intact)
     tell_lost(target, checkpoint_files.published(target), found and found[0].step)
@@ -231,6 +230,16 @@ def _staged_file(
         return None
 
 
+def _stage(file: staging_buffers.StagedFile, target: Path, step: int, keep: int) -> bool:
+    """Publish a checkpoint in memory. Return False if that fails, for example because its directory was removed."""
+    try:
+        file.buffer.stage(target, file.size, step, keep)
+    except OSError as error:
+        _log_no_memory(error)
+        return False
+    return True
+
+
 def _buffer_for_path(size: int) -> staging_buffers.Buffer | None:
     """Return an empty buffer for a library that opens the file itself; None if there is no memory for `size` bytes."""
     directory = staging.directory()
@@ -248,8 +257,7 @@ def _log_no_memory(error: OSError) -> None:
 
 
 def _write_out_staged(target: Path) -> None:
-    if (directory := staging.directory()) is not None:
-        staging.write_out_all(directory, target)
+    staging.write_out_all(staging.directory(), target)
 
 
 def tell_lost(
@@ -259,7 +267,7 @@ def tell_lost(
 
     `durable` are the published checkpoints; the task continues from the one of `step`, or from its beginning.
     """
-    for lost in staging.find_lost(staging.directory(), target, durable):
+    for lost in staging.find_lost(target, durable):
         goes_on = "from the beginning" if step is None else f"from step {step}"
         log_line(
             f"checkpoint {target.name} of step {lost.step} was lost with the memory of node {lost.node or '?'}"
@@ -269,6 +277,5 @@ def tell_lost(
 
 
 def _next_step(target: Path) -> int:
-    directory = staging.directory()
-    staged = [s.step for s in staging.pending(directory, target)] if directory else []
+    staged = [s.step for s in staging.pending(staging.directory(), target)]
     return max([*staged, *(c.step for c in checkpoint_files.published(target))], default=-1) + 1

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import glob
 import os
 import re
 import time
@@ -128,6 +129,17 @@ def remove_unfinished(parent: Path, name: str = "") -> int:
                 path.unlink()
                 removed += 1
     return removed
+
+
+def unfinished_bytes(target: Path) -> int:
+    """Return the bytes of the files that are being written for a target; for a sharded checkpoint, of all ranks."""
+    paths = list(target.parent.glob(f".{glob.escape(target.name)}.*{_WRITING}"))
+    paths += [file for path in paths if path.is_dir() for file in path.iterdir()]
+    total = 0
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            total += path.stat().st_size
+    return total
 
 
 def published(target: Path) -> list[Checkpoint]:

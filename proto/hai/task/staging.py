@@ -9,8 +9,9 @@ A staging directory is a directory in memory (tmpfs) that belongs to one task on
 A checkpoint of one rank has one file. A sharded checkpoint (sharded_checkpoint.py) has the files of all ranks, which
 are on the same node, and a manifest, to which digests are added when it is written.
 
-While a checkpoint is staged, a small file beside its target says so (`.NAME.STEP.staged`). If the memory is lost, the
-next run finds that file without a checkpoint, and says what was lost (`find_lost`).
+While a checkpoint is staged, a small file beside its target, the note `.NAME.STEP.staged`, names the .json file and the
+machine. So every process of the machine finds a staged checkpoint of a target, also one of another task. If the memory
+is lost, the next run finds a note without a checkpoint, and says what was lost (`find_lost`).
 
 Any process may write a staged checkpoint to its target (`write_out`), so none is lost if the program, the agent or the
 writer is killed: the checkpoint writer of the node, or the next run of the task. The lock of the .json file makes all
@@ -27,19 +28,22 @@ import json
 import mmap
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from hai.task import block_file, checkpoint_files, env
 from hai.task.block_file import BlockFile, read_all
+from hai.task.channel import log_line
 from hai.task.checkpoint_files import Checkpoint
+from hai.task.current_channel import current
 from hai.task.sharded_checkpoint import ShardedCheckpoint, UnfinishedCheckpoint
 
-STAGED, DATA, _PART = ".json", ".data", ".part"
+STAGED, DATA, MARK, _PART = ".json", ".data", ".shards", ".part"
 _NOTE = ".staged"
 _PART_SECONDS = 60.0
+_WAIT_SECONDS = 0.05
 _COPY_BYTES = 16 << 20
 
 
@@ -102,17 +106,31 @@ def directory() -> Path | None:
     return Path(text) if text and os.path.isdir(text) else None
 
 
-def pending(staging: Path, target: Path | None = None) -> list[StagedCheckpoint]:
-    """Return the staged checkpoints of all targets or of one, the oldest first."""
-    found = []
-    for path in sorted(staging.glob(f"*{STAGED}")):
-        with contextlib.suppress(FileNotFoundError):  # it has become durable
-            facts = json.loads(path.read_bytes())
-            if target is None or facts["target"] == str(target.absolute()):
-                files = tuple(FileInMemory(staging / data, *rest) for data, *rest in facts["files"])
-                at, step, keep = Path(facts["target"]), facts["step"], facts["keep"]
-                found.append(StagedCheckpoint(path, at, step, keep, files, facts["manifest"]))
-    return found
+def pending(staging: Path | None, target: Path | None = None) -> list[StagedCheckpoint]:
+    """Return the staged checkpoints in a directory, or those of one target in any directory, the oldest first."""
+    paths = set(staging.glob(f"*{STAGED}")) if staging is not None else set()
+    if target is not None:
+        paths |= {note.path for note in _notes(target)}
+    found = (_read(path) for path in sorted(paths, key=lambda path: path.name))
+    at = None if target is None else target.absolute()
+    return [staged for staged in found if staged is not None and at in (None, staged.target)]
+
+
+def _read(path: Path) -> StagedCheckpoint | None:
+    """Read a .json file. Return None if the checkpoint has become durable, or if the file is none of this release."""
+    try:
+        facts = json.loads(path.read_bytes())
+        files = tuple(
+            FileInMemory(path.with_name(n), size, file) for n, size, file in facts["files"]
+        )
+        target, step, keep = Path(facts["target"]), int(facts["step"]), int(facts["keep"])
+        return StagedCheckpoint(path, target, step, keep, files, facts["manifest"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        log_line(f"{path} is no staged checkpoint of this release, and is set aside: {error!r}")
+        path.rename(path.with_suffix(".bad"))
+        return None
 
 
 def used_buffers(staging: Path) -> set[Path]:
@@ -129,7 +147,7 @@ def publish(
     manifest: str = "",
 ) -> None:
     """Publish full buffers as a staged checkpoint."""
-    path = staging / (_new_number(staging) + STAGED)
+    path = staging.absolute() / (_new_number(staging) + STAGED)
     facts = {
         "target": str(target.absolute()),
         "step": step,
@@ -137,10 +155,8 @@ def publish(
         "files": [(file.data.name, file.size, file.name) for file in files],
         "manifest": manifest,
     }
-    note = _note_of(target, step)
     with contextlib.suppress(OSError):  # a full disk does not matter yet
-        note.parent.mkdir(parents=True, exist_ok=True)
-        note.write_text(os.environ.get(env.NODE_NAME, ""))
+        _write_note(target, step, path)
     part = path.with_suffix(_PART)
     part.write_text(json.dumps(facts))
     part.rename(path)
@@ -152,26 +168,34 @@ def write_out(staged: StagedCheckpoint) -> bool:
     Threads write and hash the memory directly. If the process is killed, a later call writes the checkpoint again.
     Raises OSError if it cannot be written; it stays staged then.
     """
-    with contextlib.suppress(FileNotFoundError), staged.path.open("rb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    try:
+        lock = staged.path.open("rb")
+    except FileNotFoundError:
+        return False
+    with lock:
+        _wait_for_lock(lock, staged)
         if not staged.path.exists():
             return False
-        if staged.manifest:
-            _write_shards(staged)
-        else:
-            with checkpoint_files.create(staged.target) as new, BlockFile(new.file) as blocks:
-                cast("BinaryIO", blocks).write(staged.files[0].map())
-                new.publish(blocks.finish(), staged.step, staged.keep)
+        if not all(file.data.exists() for file in staged.files):
+            staged.path.unlink()  # the memory was removed; the note stays, so that the loss is told
+            return False
+        progress = _Progress(staged)
+        try:
+            if staged.manifest:
+                _write_shards(staged, progress.add)
+            else:
+                _write_file(staged, progress.add)
+        finally:
+            progress.end()
         staged.path.unlink()
-        _note_of(staged.target, staged.step).unlink(missing_ok=True)
+        _remove_note(staged)
         for file in staged.files:
             _remove_unused_buffer(file.data)
         return True
-    return False
 
 
-def write_out_all(staging: Path, target: Path | None = None) -> int:
-    """Write the staged checkpoints of all targets or of one, and wait for those that another process writes.
+def write_out_all(staging: Path | None, target: Path | None = None) -> int:
+    """Write the staged checkpoints of a directory or a target, and wait for those that another process writes.
 
     Return how many this process has written.
     """
@@ -179,7 +203,7 @@ def write_out_all(staging: Path, target: Path | None = None) -> int:
 
 
 def find_lost(
-    staging: Path | None, target: Path, durable: Sequence[Checkpoint | ShardedCheckpoint]
+    target: Path, durable: Sequence[Checkpoint | ShardedCheckpoint]
 ) -> list[LostCheckpoint]:
     """Return the checkpoints of a target that were staged in a memory that is lost. Each is returned only once.
 
@@ -187,20 +211,16 @@ def find_lost(
 
     A checkpoint that was published later does not make them known as durable, but nobody misses them then.
     """
-    notes = sorted(target.parent.glob(f".{glob.escape(target.name)}.{'[0-9]' * 12}{_NOTE}"))
-    if not notes:
-        return []
-    staged = {found.step for found in pending(staging, target)} if staging else set()
     newest = max((found.path.stat().st_mtime for found in durable), default=0.0)
     steps = {found.step for found in durable}
     lost = []
-    for note in notes:
-        step = int(note.name.split(".")[-2])
+    for note in _notes(target):
         with contextlib.suppress(FileNotFoundError):  # it has become durable
-            if step not in staged:
-                if step not in steps and note.stat().st_mtime > newest:
-                    lost.append(LostCheckpoint(step, note.read_text()))
-                note.unlink()
+            if not note.path.exists():
+                later = note.step > max(steps, default=-1) or note.file.stat().st_mtime > newest
+                if note.step not in steps and later:
+                    lost.append(LostCheckpoint(note.step, note.node))
+                note.file.unlink()
     return lost
 
 
@@ -208,14 +228,80 @@ def remove_unused(staging: Path) -> None:
     """Remove the buffers of programs that have ended, except those of staged checkpoints."""
     for path in staging.glob(f"*{DATA}"):
         _remove_unused_buffer(path)
-    for part in staging.glob(f"*{_PART}"):  # left by a program that was killed while it published
-        with contextlib.suppress(FileNotFoundError):
-            if time.time() - part.stat().st_mtime > _PART_SECONDS:
-                part.unlink()
+    for suffix in (_PART, MARK):  # left by a program that was killed while it saved
+        for path in staging.glob(f"*{suffix}"):
+            with contextlib.suppress(FileNotFoundError):
+                if time.time() - path.stat().st_mtime > _PART_SECONDS:
+                    path.unlink()
 
 
-def _note_of(target: Path, step: int) -> Path:
-    return target.with_name(f".{target.name}.{step:012d}{_NOTE}")
+@dataclass(frozen=True, slots=True)
+class _Note:
+    """The content of a note: the .json file of a staged checkpoint, and the node of the task."""
+
+    file: Path
+    step: int
+    path: Path
+    node: str
+
+
+def _notes(target: Path) -> list[_Note]:
+    """Return the notes of a target that were written on this machine."""
+    notes = []
+    for file in sorted(target.parent.glob(f".{glob.escape(target.name)}.{'[0-9]' * 12}{_NOTE}")):
+        with contextlib.suppress(FileNotFoundError, ValueError, KeyError):
+            facts = json.loads(file.read_bytes())
+            if facts["machine"] == os.uname().nodename:
+                step = int(file.name.split(".")[-2])
+                notes.append(_Note(file, step, Path(facts["path"]), facts["node"]))
+    return notes
+
+
+def _write_note(target: Path, step: int, path: Path) -> None:
+    node, machine = os.environ.get(env.NODE_NAME, ""), os.uname().nodename
+    target.parent.mkdir(parents=True, exist_ok=True)
+    facts = {"path": str(path), "node": node, "machine": machine}
+    target.with_name(f".{target.name}.{step:012d}{_NOTE}").write_text(json.dumps(facts))
+
+
+def _remove_note(staged: StagedCheckpoint) -> None:
+    """Remove the note of a checkpoint, unless the same step was staged again."""
+    for note in _notes(staged.target):
+        if note.path == staged.path:
+            note.file.unlink(missing_ok=True)
+
+
+class _Progress:
+    """Publishes how many bytes of a staged checkpoint are written, because a program may wait for that."""
+
+    def __init__(self, staged: StagedCheckpoint) -> None:
+        self._written, self._size = 0, sum(file.size for file in staged.files)
+
+    def add(self, count: int) -> None:
+        self.set(self._written + count)
+
+    def set(self, written: int) -> None:
+        self._written = written
+        current().set_save_progress(written, max(self._size, written))
+
+    def end(self) -> None:
+        current().set_save_progress(0, 0)
+
+
+def _wait_for_lock(lock: io.BufferedReader, staged: StagedCheckpoint) -> None:
+    """Lock a .json file. While another process writes the checkpoint, publish how much it has written."""
+    progress, waited = _Progress(staged), False
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waited = True
+            progress.set(checkpoint_files.unfinished_bytes(staged.target))
+            time.sleep(_WAIT_SECONDS)
+        else:
+            if waited:
+                progress.end()
+            return
 
 
 def _new_number(staging: Path) -> str:
@@ -224,13 +310,20 @@ def _new_number(staging: Path) -> str:
     return f"{max([time.time_ns(), *(name + 1 for name in names)]):020d}-{os.getpid()}"
 
 
-def _write_shards(staged: StagedCheckpoint) -> None:
+def _write_file(staged: StagedCheckpoint, on_stored: Callable[[int], None]) -> None:
+    with checkpoint_files.create(staged.target) as new, BlockFile(new.file, on_stored) as blocks:
+        cast("BinaryIO", blocks).write(staged.files[0].map())
+        new.publish(blocks.finish(), staged.step, staged.keep)
+
+
+def _write_shards(staged: StagedCheckpoint, on_stored: Callable[[int], None]) -> None:
     """Write the files of all ranks, add their digests to the manifest, and publish the directory."""
     manifest = json.loads(staged.manifest)
     new = UnfinishedCheckpoint(staged.target, staged.step)
     try:
         for part in staged.files:
-            with (new.path / part.name).open("x+b", buffering=0) as file, BlockFile(file) as blocks:
+            path = new.path / part.name
+            with path.open("x+b", buffering=0) as file, BlockFile(file, on_stored) as blocks:
                 cast("BinaryIO", blocks).write(part.map())
                 digests = [digest.hex() for digest in blocks.finish_blocks()]
                 os.fsync(file.fileno())

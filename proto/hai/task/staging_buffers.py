@@ -173,10 +173,10 @@ class Buffers:
     def _take(self, size: int, new: bool = False) -> Buffer:
         if self._owner != os.getpid():  # the parent of this forked process owns the buffers
             self._buffers, self._owner = [], os.getpid()
+        # Another thread stages a buffer before it is no longer being filled, so look at `filling` first.
+        idle = [buffer for buffer in self._buffers if not buffer.filling]
         used = staging.used_buffers(self._directory)
-        free = [
-            buffer for buffer in self._buffers if not buffer.filling and buffer.path not in used
-        ]
+        free = [buffer for buffer in idle if buffer.path not in used]
         fitting = [buffer for buffer in free if buffer.size >= size and not new]
         if fitting:
             return (min if size else max)(fitting, key=lambda buffer: buffer.size)
@@ -272,7 +272,7 @@ class StagedFile(io.RawIOBase):
             return 0
         view = view.cast("B")
         if self._direct is None and not self._write_to_memory(view):
-            self._spill()
+            self.spill()
         if self._direct is not None:
             self._direct.write(view)
         return len(view)
@@ -328,7 +328,8 @@ class StagedFile(io.RawIOBase):
         self._on_written(max(end - self.size, 0))
         self.size = max(self.size, end)
 
-    def _spill(self) -> None:
+    def spill(self) -> None:
+        """Write the content to a new file on durable storage, and what follows, too."""
         direct = self._overflow()
         block = memoryview(bytearray(_COPY_BYTES))
         for start in range(0, self.size, _COPY_BYTES):

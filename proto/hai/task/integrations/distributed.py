@@ -162,8 +162,9 @@ class ShardedWriter(StorageWriter):
         else:
             if self._staging is not None:
                 self._staged_mark.unlink(missing_ok=True)
-                # First, because the newest checkpoint is the one that is published last.
-                staging.write_out_all(self._staging)
+                staging.write_out_all(self._staging)  # with the parts that ranks have saved before
+            # First, because the newest checkpoint is the one that is published last.
+            staging.write_out_all(None, self._target)
             self._unfinished = UnfinishedCheckpoint(self._target, self._step)
         # The same in each save, because planners may keep their plans.
         return [
@@ -220,7 +221,7 @@ class ShardedWriter(StorageWriter):
     def _staged_mark(self) -> Path:
         """A file that tells all ranks, which are on one node, to write to memory."""
         assert self._staging is not None
-        return self._staging / f"{self._target.name}.{self._step:012d}.shards"
+        return self._staging / f"{self._target.name}.{self._step:012d}{staging.MARK}"
 
     def _fits_into_memory(self, plans: list[SavePlan]) -> bool:
         if self._durable or self._staging is None:
@@ -319,9 +320,7 @@ class ShardedReader(StorageReader):
 
 def _latest(target: Path, step: int | None) -> tuple[ShardedCheckpoint, bytes] | None:
     """Return the newest checkpoint with its manifest, after staged ones are on disk."""
-    directory = staging.directory()
-    if directory is not None:
-        staging.write_out_all(directory, target)
+    staging.write_out_all(staging.directory(), target)
     found = sharded_checkpoint.latest(target, step)
     checkpoint.tell_lost(target, sharded_checkpoint.published(target), found and found[0].step)
     return found

@@ -83,17 +83,19 @@ def stage_file(
     try:
         buffer = buffers.take_shard(size)
         memory = buffer.memory(size)
-        end = 0
+        end, devices = 0, set[torch.device]()
         for item, value, start, length in parts:
             memory[end:start] = bytes(start - end)
             end = start + length
             if value is not None:
                 memory[start:end] = value
             elif length:
-                _copy(planner.resolve_data(item), memory[start:end])
+                tensor: Any = planner.resolve_data(item)
+                _copy(tensor, memory[start:end])
+                devices |= {tensor.device} if tensor.is_cuda else set()
             progress.add(length)
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()  # pinned memory is filled in the background
+        for device in devices:  # pinned memory is filled in the background
+            torch.cuda.synchronize(device)
     finally:
         progress.end()
     written = RankFile(name, size, 0, [], buffer.path.name)

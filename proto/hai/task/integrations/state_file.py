@@ -96,8 +96,8 @@ def write_layout(file: BinaryIO, layout: StateLayout) -> None:
             file.write(_bytes_of(tensor.cpu()).numpy().data)
         else:
             torch.frombuffer(memory, dtype=torch.uint8).copy_(_bytes_of(tensor), non_blocking=True)
-    if any(tensor.is_cuda for tensor in layout.tensors):
-        torch.cuda.synchronize()  # pinned memory is filled in the background
+    for device in {tensor.device for tensor in layout.tensors if tensor.is_cuda}:
+        torch.cuda.synchronize(device)  # pinned memory is filled in the background
 
 
 def unpack_state(memory: Buffer) -> Any:

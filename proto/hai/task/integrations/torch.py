@@ -39,6 +39,9 @@ from hai.task.channel import log_line
 from hai.task.integrations.state_file import layout_of, unpack_state, write_layout, write_state
 
 _PORTABLE = 1  # cudaHostRegisterPortable
+_SPARE_BYTES = (
+    1 << 20
+)  # the size of a state changes a little, for example with the random generators
 
 
 class Stateful(Protocol):
@@ -188,12 +191,25 @@ class Loop:
         return step is not None
 
     def _save_shards(self) -> None:
+        from torch.distributed.checkpoint.api import CheckpointException
         from torch.distributed.checkpoint.state_dict_saver import save
 
         from hai.task.integrations.distributed import ShardedWriter
 
-        writer = ShardedWriter(self._name, step=self.step, keep=self._keep, report=False)
-        save(dict(self._parts), storage_writer=writer)
+        def write(durable: bool) -> None:
+            writer = ShardedWriter(
+                self._name, step=self.step, keep=self._keep, report=False, durable=durable
+            )
+            save(dict(self._parts), storage_writer=writer)
+
+        try:
+            write(durable=False)
+        except CheckpointException as error:  # the same on all ranks
+            if not all(isinstance(cause, OSError) for cause, _ in error.failures.values()):
+                raise
+            if _rank() == 0:
+                log_line(f"the shards do not fit into memory, and are written directly: {error}")
+            write(durable=True)
 
     def _state(self) -> dict[str, Any]:
         parts = {key: part.state_dict() for key, part in self._parts.items()}
@@ -211,7 +227,7 @@ class Loop:
         self._reserved = True
         self._refuse_shards()
         if _rank() == 0:
-            checkpoint.reserve(layout_of(self._state()).size, _pin)
+            checkpoint.reserve(layout_of(self._state()).size + _SPARE_BYTES, _pin)
 
     def _suspend_if_requested(self) -> None:
         if not self._suspended and suspend_agreed(self.step):
