@@ -55,7 +55,7 @@ def _write(found: list[StagedCheckpoint]) -> bool:
         started = time.monotonic()
         try:
             staging.write_out(staged)
-        except OSError as error:
+        except Exception as error:  # the checkpoints of other tasks must not wait
             failed.add(staged.target)
             _log(f"{staged.target} of step {staged.step} cannot be written: {error}")
         else:

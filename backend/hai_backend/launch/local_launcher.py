@@ -91,11 +91,12 @@ class ProcessLauncher:
 
     async def events(self) -> AsyncIterator[LauncherEvent]:
         """See Launcher."""
-        if self._staging is not None:
-            self._staging.start()
         nodes = self._nodes.values()
         yield NodeList(tuple(n.node for n in nodes), local_nodes.packed_groups(nodes))
-        yield RankList(await self._list())
+        ranks = await self._list()
+        if self._staging is not None:
+            self._staging.start()  # now it knows which tasks have ranks
+        yield RankList(ranks)
         while (event := await self._events.get()) is not None:
             yield event
 

@@ -49,7 +49,7 @@ class CheckpointStaging:
 
     def start(self) -> None:
         """Write checkpoints that an earlier server has left."""
-        if self._root.exists():
+        if self._root.exists() and self._make_root():
             self._start_watching()
             self._write_pending()
 
@@ -81,12 +81,15 @@ class CheckpointStaging:
 
     def finish(self) -> list[str]:
         """Write all staged checkpoints in this process, and remove the directories. Return the failures."""
-        errors = []
+        errors: list[str] = []
+        if not self._root.exists() or not self._make_root():
+            return errors
         for directory in self._directories():
-            try:
-                staging.write_out_all(directory)
-            except OSError as error:
-                errors.append(f"checkpoints in {directory} are not written: {error}")
+            for target in dict.fromkeys(staged.target for staged in staging.pending(directory)):
+                try:
+                    staging.write_out_all(directory, target)
+                except OSError as error:
+                    errors.append(f"checkpoint {target} in {directory} is not written: {error}")
             staging.remove_unused(directory)
             _remove_empty(directory)
         if not errors:
@@ -107,7 +110,7 @@ class CheckpointStaging:
 
     def _start_watching(self) -> None:
         if self._watching is None and self._make_root():
-            self._watching = asyncio.create_task(self._watch(), name="watch staged checkpoints")
+            self._watching = asyncio.create_task(self._keep_watching(), name="staged checkpoints")
 
     def _make_root(self) -> bool:
         """Create the root. Return False if it belongs to another user, who could read or change checkpoints."""
@@ -135,8 +138,20 @@ class CheckpointStaging:
 
     def _directories(self) -> list[Path]:
         with suppress(FileNotFoundError):
-            return [path for path in self._root.iterdir() if path.name.isdecimal()]
+            found = [path for path in self._root.iterdir() if path.name.isdecimal()]
+            return [path for path in found if path.is_dir() and not path.is_symlink()]
         return []
+
+    async def _keep_watching(self) -> None:
+        """Watch until the server ends. After an error, such as too few descriptors, look again every few seconds."""
+        while True:
+            try:
+                await self._watch()
+            except Exception as error:
+                log.error("staged checkpoints cannot be watched: %s", error)
+            await asyncio.sleep(_RESYNC_MILLISECONDS / 1000)
+            self._make_root()
+            self._write_pending()
 
     async def _watch(self) -> None:
         def is_staged(change: Change, path: str) -> bool:
@@ -154,7 +169,13 @@ class CheckpointStaging:
             self._write_pending()
 
     def _write_pending(self) -> None:
-        """Start a writer if checkpoints are staged and none runs."""
+        """Start a writer if checkpoints are staged and none runs. An error is logged; the next look tries again."""
+        try:
+            self._start_writer_if_needed()
+        except OSError as error:
+            log.error("staged checkpoints are not written yet: %s", error)
+
+    def _start_writer_if_needed(self) -> None:
         if self._closed or self._writer is not None:
             return
         for directory in self._directories():

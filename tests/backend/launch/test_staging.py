@@ -127,7 +127,7 @@ def test_sweep_keeps_what_cannot_be_written(staging, root, tmp_path, caplog):
         save(staging, disk, 1)
         sweep(tmp_path, staging)
         assert len(pending(root / "7")) == 1
-        assert "are not written: " in caplog.text
+        assert "is not written: " in caplog.text
 
 
 async def test_a_server_without_tasks_uses_no_memory(staging, root):
@@ -141,6 +141,37 @@ def test_memory_that_others_can_read_is_not_used(staging, root, mode):
     root.mkdir()
     root.chmod(mode)
     assert staging.variables(7) == {}
+
+
+async def test_memory_that_others_can_write_is_not_touched(staging, root, tmp_path, caplog):
+    save(staging, tmp_path / "kept", 1)
+    (tmp_path / "others").mkdir()
+    (tmp_path / "others" / "1.data").touch()
+    (root / "9").symlink_to(tmp_path / "others")
+    root.chmod(0o777)
+    staging.start()
+    assert staging.finish() == []
+    staging.close()
+    assert "is not private" in caplog.text
+    assert durable(tmp_path / "kept") == []
+    root.chmod(0o700)
+    assert staging.finish() == []
+    assert durable(tmp_path / "kept") == [1]
+    assert (tmp_path / "others" / "1.data").exists()
+
+
+async def test_an_error_of_the_watch_is_not_the_end(staging, root, tmp_path, monkeypatch):
+    from hai_backend.launch import staging as module
+
+    def fail(*_, **__):
+        raise RuntimeError("Too many open files")
+
+    monkeypatch.setattr(module, "awatch", fail)
+    monkeypatch.setattr(module, "_RESYNC_MILLISECONDS", 50)
+    staging.use(7)
+    await asyncio.to_thread(save, staging, tmp_path / "kept", 1)
+    await until_durable(tmp_path / "kept", [1])
+    staging.close()
 
 
 def test_memory_of_another_user_is_not_used(staging, root):
