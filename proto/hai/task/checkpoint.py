@@ -153,7 +153,7 @@ def latest(name: str | Path = "checkpoint", *, step: int | None = None) -> Check
     target = checkpoint_files.target_of(name)
     _write_out_staged(target)
     found = checkpoint_files.newest(target, step, lambda one: True if one.intact() else None)
-    tell_lost(target, checkpoint_files.published(target), found and found[0].step)
+    report_losses(target, checkpoint_files.published(target), found and found[0].step)
     return found and found[0]
 
 
@@ -172,7 +172,7 @@ def read_latest(
             except (FileNotFoundError, EOFError):
                 break  # it has become durable meanwhile
     found = checkpoint_files.newest(target, step, Checkpoint.read_intact)
-    tell_lost(target, checkpoint_files.published(target), found and found[0].step)
+    report_losses(target, checkpoint_files.published(target), found and found[0].step)
     return found
 
 
@@ -260,7 +260,7 @@ def _write_out_staged(target: Path) -> None:
     staging.write_out_all(staging.directory(), target)
 
 
-def tell_lost(
+def report_losses(
     target: Path, durable: Sequence[Checkpoint | ShardedCheckpoint], step: int | None
 ) -> None:
     """Write to the log, and report, which checkpoints were lost with the memory of a node.

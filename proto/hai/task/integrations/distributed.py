@@ -322,7 +322,7 @@ def _latest(target: Path, step: int | None) -> tuple[ShardedCheckpoint, bytes] |
     """Return the newest checkpoint with its manifest, after staged ones are on disk."""
     staging.write_out_all(staging.directory(), target)
     found = sharded_checkpoint.latest(target, step)
-    checkpoint.tell_lost(target, sharded_checkpoint.published(target), found and found[0].step)
+    checkpoint.report_losses(target, sharded_checkpoint.published(target), found and found[0].step)
     return found
 
 
