@@ -60,8 +60,7 @@ def _write(found: list[StagedCheckpoint]) -> bool:
             _log(f"{staged.target} of step {staged.step} cannot be written: {error}")
         else:
             seconds = time.monotonic() - started
-            size = sum(file.size for file in staged.files)
-            _log(f"wrote {staged.target} of step {staged.step}: {size} B, {seconds:.2f} s")
+            _log(f"wrote {staged.target} of step {staged.step}: {staged.size} B, {seconds:.2f} s")
     return len(failed) < len({staged.target for staged in found})
 
 

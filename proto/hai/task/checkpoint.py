@@ -30,7 +30,7 @@ from hai.task.channel import log_line
 from hai.task.checkpoint_files import Checkpoint as Checkpoint
 from hai.task.checkpoint_files import directory as directory
 from hai.task.checkpoint_files import remove_unfinished as remove_unfinished
-from hai.task.current_channel import current, report_lost, report_saved
+from hai.task.current_channel import SaveProgress, report_lost, report_saved
 from hai.task.sharded_checkpoint import ShardedCheckpoint
 
 
@@ -57,7 +57,7 @@ def save(
     target = checkpoint_files.target_of(name)
     step = _next_step(target) if step is None else step
     with ExitStack() as stack:
-        progress = stack.enter_context(_Progress(size))
+        progress = stack.enter_context(SaveProgress(size))
         direct = _DirectFile(target, stack, progress)
         file = None if durable else _staged_file(size, direct, progress)
         if file is not None:
@@ -176,27 +176,10 @@ def read_latest(
     return found
 
 
-class _Progress:
-    """Publishes how many bytes of a checkpoint are saved."""
-
-    def __init__(self, size: int) -> None:
-        self._saved, self._size = 0, size
-
-    def __enter__(self) -> _Progress:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        current().set_save_progress(0, 0)
-
-    def add(self, count: int) -> None:
-        self._saved += count
-        current().set_save_progress(self._saved, max(self._size, self._saved))
-
-
 class _DirectFile:
     """The file on disk for a checkpoint that is not staged. It is created when it is needed."""
 
-    def __init__(self, target: Path, stack: ExitStack, progress: _Progress) -> None:
+    def __init__(self, target: Path, stack: ExitStack, progress: SaveProgress) -> None:
         self.blocks: BlockFile | None = None
         self._target, self._stack, self._progress = target, stack, progress
         self._new: checkpoint_files.NewCheckpoint | None = None
@@ -217,7 +200,7 @@ class _DirectFile:
 
 
 def _staged_file(
-    size: int, direct: _DirectFile, progress: _Progress
+    size: int, direct: _DirectFile, progress: SaveProgress
 ) -> staging_buffers.StagedFile | None:
     """Return a file in memory; None if there is no memory for it. What exceeds the memory is written to `direct`."""
     directory = staging.directory()

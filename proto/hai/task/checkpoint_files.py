@@ -164,7 +164,7 @@ def _publish(path: Path, target: Path, step: int, digest: str) -> Checkpoint:
     path.rename(final)
     for later in (c for c in published(target) if c.step > step):
         _set_aside(later, _ABANDONED, f"is of a later step than {step}, which is saved now")
-    _sync_directory(target.parent)
+    sync_directory(target.parent)
     return Checkpoint(step, final, digest)
 
 
@@ -194,7 +194,8 @@ def create_locked(path: Path) -> FileIO:
         file.close()  # another process removed it between open and flock
 
 
-def _sync_directory(path: Path) -> None:
+def sync_directory(path: Path) -> None:
+    """Flush the names in a directory to disk."""
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)

@@ -100,3 +100,26 @@ def report_saved(seconds: float, step: int) -> bool:
         _report_refused = True
         log_line(f"a checkpoint was not reported: {error}")
     return bool(answer.get("ok"))
+
+
+class SaveProgress:
+    """Publishes how many of the `size` bytes of a checkpoint are saved, until `end`."""
+
+    def __init__(self, size: int) -> None:
+        self._saved, self._size = 0, size
+
+    def __enter__(self) -> SaveProgress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def add(self, count: int) -> None:
+        self.set(self._saved + count)
+
+    def set(self, saved: int) -> None:
+        self._saved = saved
+        current().set_save_progress(saved, max(self._size, saved))
+
+    def end(self) -> None:
+        current().set_save_progress(0, 0)

@@ -25,6 +25,7 @@ from io import FileIO
 from pathlib import Path
 
 from hai.task.channel import log_line
+from hai.task.checkpoint_files import sync_directory
 
 MANIFEST = "manifest.json"
 _PUBLISHED = ".dcp"
@@ -175,15 +176,6 @@ def remove_unfinished(parent: Path, name: str = "") -> int:
                 _remove_unlocked(path)
                 removed += 1
     return removed
-
-
-def sync_directory(path: Path) -> None:
-    """Flush the names in a directory to disk."""
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _create_locked(path: Path) -> FileIO:

@@ -37,7 +37,7 @@ from hai.task import block_file, checkpoint_files, env
 from hai.task.block_file import BlockFile, read_all
 from hai.task.channel import log_line
 from hai.task.checkpoint_files import Checkpoint
-from hai.task.current_channel import current
+from hai.task.current_channel import SaveProgress
 from hai.task.sharded_checkpoint import ShardedCheckpoint, UnfinishedCheckpoint
 
 STAGED, DATA, MARK, _PART = ".json", ".data", ".shards", ".part"
@@ -74,6 +74,11 @@ class StagedCheckpoint:
     keep: int
     files: tuple[FileInMemory, ...]
     manifest: str = ""  # of a sharded checkpoint, without digests
+
+    @property
+    def size(self) -> int:
+        """The bytes of all files."""
+        return sum(file.size for file in self.files)
 
     def read(self) -> memoryview:
         """Return the content of the only file in writable memory.
@@ -179,7 +184,7 @@ def write_out(staged: StagedCheckpoint) -> bool:
         if not all(file.data.exists() for file in staged.files):
             staged.path.unlink()  # the memory was removed; the note stays, so that the loss is told
             return False
-        progress = _Progress(staged)
+        progress = SaveProgress(staged.size)
         try:
             if staged.manifest:
                 _write_shards(staged, progress.add)
@@ -271,26 +276,9 @@ def _remove_note(staged: StagedCheckpoint) -> None:
             note.file.unlink(missing_ok=True)
 
 
-class _Progress:
-    """Publishes how many bytes of a staged checkpoint are written, because a program may wait for that."""
-
-    def __init__(self, staged: StagedCheckpoint) -> None:
-        self._written, self._size = 0, sum(file.size for file in staged.files)
-
-    def add(self, count: int) -> None:
-        self.set(self._written + count)
-
-    def set(self, written: int) -> None:
-        self._written = written
-        current().set_save_progress(written, max(self._size, written))
-
-    def end(self) -> None:
-        current().set_save_progress(0, 0)
-
-
 def _wait_for_lock(lock: io.BufferedReader, staged: StagedCheckpoint) -> None:
     """Lock a .json file. While another process writes the checkpoint, publish how much it has written."""
-    progress, waited = _Progress(staged), False
+    progress, waited = SaveProgress(staged.size), False
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -24,8 +24,9 @@ from torch.distributed.checkpoint.planner import (
 )
 from torch.distributed.checkpoint.storage import WriteResult
 
-from hai.task import block_file, current_channel
+from hai.task import block_file
 from hai.task.block_file import BlockFile, Span, read_spans
+from hai.task.current_channel import SaveProgress
 from hai.task.integrations.shard_manifest import RankFile, StoredPart
 from hai.task.staging_buffers import Buffers
 
@@ -41,7 +42,7 @@ def write_file(path: Path, items: list[WriteItem], planner: SavePlanner) -> list
     """Write a new file with these items, and flush it to disk. Without items, no file is written."""
     if not items:
         return []
-    progress = _Progress(sum(map(size_of, items)))
+    progress = SaveProgress(sum(map(size_of, items)))
     places = []
     try:
         with path.open("x+b", buffering=0) as file, BlockFile(file, progress.add) as blocks:
@@ -79,7 +80,7 @@ def stage_file(
         length = size_of(item) if value is None else len(value)
         parts.append((item, value, size, length))
         size += length
-    progress = _Progress(size)
+    progress = SaveProgress(size)
     try:
         buffer = buffers.take_shard(size)
         memory = buffer.memory(size)
@@ -192,20 +193,6 @@ def _batches(reads: Iterable[_Read]) -> Iterator[list[_Read]]:
             batch, buffered = [], 0
     if batch:
         yield batch
-
-
-class _Progress:
-    """Publishes how many bytes this rank has saved."""
-
-    def __init__(self, size: int) -> None:
-        self._saved, self._size = 0, size
-
-    def add(self, count: int) -> None:
-        self._saved += count
-        current_channel.current().set_save_progress(self._saved, max(self._size, self._saved))
-
-    def end(self) -> None:
-        current_channel.current().set_save_progress(0, 0)
 
 
 def _is_plain(tensor: torch.Tensor, dtype: torch.dtype) -> bool:
