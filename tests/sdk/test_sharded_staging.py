@@ -72,7 +72,7 @@ def test_other_ranks_load_what_was_staged(run, name, memory, saving, loading):
 
 def test_the_writer_makes_it_durable(run, name, memory):
     [digest, _] = run(2, "save_tensors", name=name, step=3)
-    checkpoint_writer.main(memory.parent)
+    checkpoint_writer.main([str(memory.parent)])
     assert (kinds(memory), published(name)) == ([], [3])
     assert run(2, "load_tensors", name=name, variables={env.STAGING_DIR: ""})[0]["digest"] == digest
 
@@ -111,7 +111,7 @@ def test_a_kill_at_any_operation_of_a_save_leaves_an_intact_latest(
     for number in range(100):
         name = str(tmp_path / str(number) / "model")
         [old, _] = run(2, "save_tensors", name=name, step=1)
-        checkpoint_writer.main(memory.parent)
+        checkpoint_writer.main([str(memory.parent)])
         answers = ranks(
             2, "save_tensors", name=name, step=2, killed=[rank, number], variables=variables
         )
@@ -124,7 +124,7 @@ def test_a_kill_at_any_operation_of_a_save_leaves_an_intact_latest(
         [new, _] = run(2, "save_tensors", name=str(tmp_path / "other"), step=2)
         assert {(each["step"], each["digest"]) for each in loaded} <= {(1, old), (2, new)}
         run(2, "save_tensors", name=name, step=3)
-        checkpoint_writer.main(memory.parent)
+        checkpoint_writer.main([str(memory.parent)])
         staging.remove_unused(memory)
         assert published(name)[-1] == 3
         assert set(kinds(memory)) <= {".part", ".shards"}
@@ -135,7 +135,7 @@ def test_a_kill_at_any_operation_of_the_writer_loses_nothing(ranks, run, tmp_pat
     for number in range(100):
         name = str(tmp_path / str(number) / "model")
         run(2, "save_tensors", name=name, step=1)
-        checkpoint_writer.main(memory.parent)
+        checkpoint_writer.main([str(memory.parent)])
         [new, _] = run(2, "save_tensors", name=name, step=2)
         answers = ranks(1, "write_out", memory=str(memory), killed=[0, number])
         loaded = run(2, "load_tensors", name=name)

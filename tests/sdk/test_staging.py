@@ -10,8 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -181,6 +180,26 @@ def test_a_full_memory_is_left_for_the_disk(folder, outside, tmp_path):
         for size in (0, len(content)):
             saved = checkpoint.save("m", lambda file: file.write(content), step=size, size=size)
             assert saved.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("limit", "is_staged"),
+    [("max", True), (str(MIB), True), (str(MIB // 2), False)],
+    ids=["no limit", "enough", "too little"],
+)
+def test_the_memory_limit_of_the_container_counts(
+    folder, stage, monkeypatch, tmp_path, limit, is_staged
+):
+    files = {
+        "memory.max": f"{limit}\n",
+        "memory.current": f"{MIB // 2}\n",
+        "memory.stat": f"anon {MIB // 4}\ninactive_file {MIB // 8}\nactive_file {MIB // 8}\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(staging_buffers, "_CGROUP", tmp_path)
+    checkpoint.save_bytes("m", bytes(MIB // 2), step=7)
+    assert bool(kinds(stage)) == is_staged
 
 
 def _replace(path: Path, content: bytes) -> None:
@@ -386,16 +405,73 @@ def test_another_program_of_the_machine_finds_what_is_staged(
     assert capsys.readouterr().err == ""
 
 
-def test_a_checkpoint_on_another_machine_is_left_alone(folder, stage, monkeypatch, capsys):
+@pytest.fixture
+def elsewhere(outside, monkeypatch, tmp_path):
+    """Makes this process one of another machine. Calls `meanwhile` on the first machine whenever it waits."""
+
+    def move(meanwhile: Callable[[], object]) -> None:
+        (tmp_path / "other" / "7").mkdir(parents=True)
+        outside.setenv(env.STAGING_DIR, str(tmp_path / "other" / "7"))
+        outside.setenv(env.STAGING_MACHINE, "node2/7")
+        clock = [0.0]
+
+        def sleep(seconds: float) -> None:
+            clock[0] += seconds
+            with monkeypatch.context() as patch:
+                patch.setenv(env.STAGING_MACHINE, "node1/7")
+                meanwhile()
+
+        monkeypatch.setattr(time, "sleep", sleep)
+        monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+
+    outside.setenv(env.STAGING_MACHINE, "node1/7")
+    outside.setenv(env.NODE_NAME, "node1")
+    return move
+
+
+@pytest.mark.parametrize("read", [checkpoint.latest, checkpoint.read_latest])
+def test_a_checkpoint_in_the_memory_of_another_machine_is_awaited(
+    folder, stage, capsys, elsewhere, read
+):
     checkpoint.save_bytes("m", b"weights", step=7)
-    for path in stage.iterdir():
-        path.unlink()
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "uname", lambda: types.SimpleNamespace(nodename="elsewhere"))
-        assert checkpoint.latest("m") is None
-    assert capsys.readouterr().err == ""
+    elsewhere(lambda: staging.write_out_all(stage))
+    found = read("m")
+    assert (found if read is checkpoint.latest else found[0]).step == 7
+    assert capsys.readouterr().err == "hai: waiting until node node1 has written m\n"
+    assert len(list(folder.iterdir())) == 1
+
+
+def test_a_machine_that_writes_nothing_is_not_awaited_for_ever(folder, stage, capsys, elsewhere):
+    checkpoint.save_bytes("m", b"weights", step=7)
+    elsewhere(lambda: None)
     assert checkpoint.latest("m") is None
-    assert "was lost" in capsys.readouterr().err
+    assert (
+        "checkpoint m of step 7 was lost with the memory of node node1" in capsys.readouterr().err
+    )
+    assert checkpoint.latest("m") is None
+    assert capsys.readouterr().err == ""
+
+
+def test_a_slow_machine_is_awaited_while_it_writes(folder, stage, elsewhere):
+    checkpoint.save_bytes("m", b"weights", step=7)
+    unfinished = folder / ".m.1.1.writing"
+    sizes = iter(range(2000))  # 100 s
+
+    def write() -> None:
+        if size := next(sizes, 0):
+            unfinished.write_bytes(bytes(size))
+        else:
+            staging.write_out_all(stage)
+
+    elsewhere(write)
+    next(sizes)
+    assert checkpoint.latest("m").step == 7
+
+
+def test_a_save_does_not_wait_for_other_machines(folder, stage, elsewhere):
+    checkpoint.save_bytes("m", b"weights", step=7)
+    elsewhere(lambda: pytest.fail("it waits"))
+    assert checkpoint.save_bytes("m", b"other", step=8, durable=True).intact()
 
 
 def test_a_buffer_that_was_removed_is_a_loss(folder, stage, capsys):

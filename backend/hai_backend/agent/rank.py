@@ -28,6 +28,7 @@ from hai_backend.agent.program.preparation import CannotStart
 from hai_backend.agent.program.program import Program
 from hai_backend.agent.program.reaper import Reaper
 from hai_backend.agent.program.save_progress import report_save_progress
+from hai_backend.agent.program.staging import StagingDirectory
 from hai_backend.agent.program.suspend import Notice, SuspendRequest, send_suspend_signal
 from hai_backend.agent.program.usage import Usage
 from hai_backend.agent.program.variables import program_variables
@@ -76,7 +77,10 @@ class RankAgent:
         self._output = Output(self._spool, self._session.wake, show_bar=self._send_bar)
         self._watchdog = Watchdog(0, lambda: self._output.last_output_at, self._handle_hang)
         self._suspend_request = SuspendRequest(self._control, self._outgoing)
-        self._checkpoints = Checkpoints(self._outgoing, self._session.wake)
+        self._staging = StagingDirectory()
+        self._checkpoints = Checkpoints(
+            self._outgoing, self._session.wake, is_staged=self._staging.has_checkpoints
+        )
         self._suspend_notice = Notice(directory.notice)
         self._services = Services(
             self._reaper, self._spool, self._session.wake, self._report_services, self._coroutines
@@ -235,6 +239,7 @@ class RankAgent:
         variables = program_variables(
             os.environ, self._welcome, go, self._directory, self._identity, workspace, active
         )
+        await asyncio.to_thread(self._staging.create)
         argv = preparation.with_available_shell(self._welcome.argv, variables)
         preparation.check_program(argv, workspace, variables)
         if self._end_grace is not None:

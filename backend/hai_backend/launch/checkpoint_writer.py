@@ -1,16 +1,23 @@
-"""`python -m hai_backend.launch.checkpoint_writer ROOT` writes the staged checkpoints of a machine to disk, then ends.
+"""`hai-checkpoint-writer ROOT` writes the staged checkpoints of a machine to disk, then ends.
 
-Only one writer runs at a time. Checkpoints of one target are written in order. One that cannot be written, for example
-because the disk is full, stays in memory, and is tried again as long as it takes.
+Only one writer of a directory writes at a time. Checkpoints of one target are written in order. One that cannot be
+written, for example because the disk is full, stays in memory, and is tried again as long as it takes.
+
+With `--until-released`, as in the pod of a writer, it runs until no agent uses the directory, and then removes what is
+left in it.
 """
 
 from __future__ import annotations
 
+import argparse
 import fcntl
 import os
+import signal
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hai.task import staging
@@ -18,15 +25,89 @@ from hai.task.staging import StagedCheckpoint
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 _NICENESS = 5  # programs come first
+_RESYNC_MILLISECONDS = 5000  # changes may be missed while a directory is new
+WRITER_LOCK = "writer.lock"
 
 
-def main(root: Path) -> int:
-    """Write until no checkpoint is staged."""
-    with (root / "writer.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        os.nice(_NICENESS)
-        write_all(root)
+def main(argv: Sequence[str] | None = None) -> int:
+    """Write until no checkpoint is staged, and with `--until-released` also until no agent uses the directory."""
+    parser = argparse.ArgumentParser(prog="hai-checkpoint-writer", description=__doc__)
+    parser.add_argument("root", type=Path, help="the directory that has a directory for each task")
+    parser.add_argument("--until-released", action="store_true", help="run while an agent uses it")
+    options = parser.parse_args(argv)
+    os.nice(_NICENESS)
+    if options.until_released:
+        # Kubernetes asks pods to end when their node is drained. This one ends when all is on disk.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        write_until_released(options.root)
+    else:
+        _write_alone(options.root)
     return 0
+
+
+def write_until_released(root: Path) -> None:
+    """Write checkpoints until no agent uses the directory and nothing is staged. Then remove what is left in it."""
+    while True:
+        released = threading.Event()
+        threading.Thread(target=_wait_for_release, args=(root, released), daemon=True).start()
+        _write_alone(root)
+        for _ in _changes(root, released):
+            _write_alone(root)
+        if _remove_if_unused(root):
+            return
+
+
+def _changes(root: Path, released: threading.Event) -> Iterator[object]:
+    """Yield when checkpoints may have been staged, until `released` is set."""
+    from watchfiles import watch
+
+    return watch(
+        root,
+        watch_filter=lambda _, path: path.endswith(staging.STAGED),
+        debounce=100,
+        step=10,
+        stop_event=released,
+        rust_timeout=_RESYNC_MILLISECONDS,
+        yield_on_timeout=True,
+        raise_interrupt=False,
+    )
+
+
+def _wait_for_release(root: Path, released: threading.Event) -> None:
+    with _locked(root, fcntl.LOCK_EX):
+        released.set()
+
+
+def _remove_if_unused(root: Path) -> bool:
+    """Remove everything in the directory. Return False if an agent uses it, or something is staged."""
+    with suppress(BlockingIOError), _locked(root, fcntl.LOCK_EX | fcntl.LOCK_NB):
+        if _pending(root):
+            return False
+        for directory in _directories(root):
+            staging.remove_unused(directory)
+            with suppress(OSError):
+                directory.rmdir()
+        (root / WRITER_LOCK).unlink(missing_ok=True)
+        return True
+    return False
+
+
+@contextmanager
+def _locked(directory: Path, operation: int) -> Iterator[None]:
+    """Lock a directory. Agents share its lock while they use it."""
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, operation)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _write_alone(root: Path) -> None:
+    """Write what is staged when no other writer does."""
+    with (root / WRITER_LOCK).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        write_all(root)
 
 
 def write_all(root: Path, pause: Callable[[float], None] = time.sleep) -> None:
@@ -41,9 +122,13 @@ def write_all(root: Path, pause: Callable[[float], None] = time.sleep) -> None:
 
 
 def _pending(root: Path) -> list[StagedCheckpoint]:
-    directories = [path for path in root.iterdir() if path.name.isdecimal()]
-    found = [staged for directory in directories for staged in staging.pending(directory)]
+    found = [staged for directory in _directories(root) for staged in staging.pending(directory)]
     return sorted(found, key=lambda staged: staged.path.name)
+
+
+def _directories(root: Path) -> list[Path]:
+    """Return the staging directories of tasks."""
+    return [path for path in root.iterdir() if path.name.isdecimal()]
 
 
 def _write(found: list[StagedCheckpoint]) -> bool:
@@ -69,4 +154,4 @@ def _log(message: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main())

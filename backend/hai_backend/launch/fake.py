@@ -54,6 +54,9 @@ class FakeLauncher:
                 reason = f"there is no node {rank.node}"
                 self.emit(LaunchFailed(rank.key, reason, unschedulable=True))
 
+    def write_checkpoints(self, key: RankKey) -> None:
+        """See Launcher. Ranks have no checkpoints."""
+
     async def kill(self, request: KillRequest) -> None:
         self.terminate(request.key)
 

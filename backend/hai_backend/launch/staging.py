@@ -20,9 +20,10 @@ from watchfiles import Change, awatch
 
 from hai.task import env, staging
 from hai_backend.launch import pidfd, rank_dirs
+from hai_backend.launch.checkpoint_writer import WRITER_LOCK
 
 log = logging.getLogger(__name__)
-WRITER_LOCK, _WRITER_LOG = "writer.lock", "writer.log"
+_WRITER_LOG = "writer.log"
 _RESYNC_MILLISECONDS = 5000  # changes may be missed while a directory is new
 _RESTART_SECONDS = 1.0  # pause after a writer that has failed
 _DEFAULT_SHARE = 0.5  # of the memory of the machine

@@ -151,6 +151,7 @@ def latest(name: str | Path = "checkpoint", *, step: int | None = None) -> Check
     Staged checkpoints of this name are first written to disk. Raises OSError if that fails.
     """
     target = checkpoint_files.target_of(name)
+    staging.wait_for_other_machines(target)
     _write_out_staged(target)
     found = checkpoint_files.newest(target, step, lambda one: True if one.intact() else None)
     report_losses(target, checkpoint_files.published(target), found and found[0].step)
@@ -165,6 +166,7 @@ def read_latest(
     It is read from the memory of the node if it is staged there. Otherwise, the file is read only once, and verified.
     """
     target = checkpoint_files.target_of(name)
+    staging.wait_for_other_machines(target)
     for staged in reversed(staging.pending(staging.directory(), target)):
         if not staged.manifest and (step is None or staged.step == step):
             try:

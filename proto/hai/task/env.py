@@ -13,7 +13,9 @@ NODE_NAME = "HAI_NODE_NAME"
 CHECKPOINT_DIR = "HAI_CHECKPOINT_DIR"  # kept over all runs of the task
 # directory in memory for checkpoints that are not yet on disk: see hai.task.staging. Unset: they are written directly.
 STAGING_DIR = "HAI_STAGING_DIR"
-STAGING_BYTES = "HAI_STAGING_BYTES"  # limit for all tasks of the node
+STAGING_BYTES = "HAI_STAGING_BYTES"  # limit for all tasks of the node; in a pod, for this task
+# the memory that the staging directory is in, if the host name does not say that: in a pod, NODE/TASK
+STAGING_MACHINE = "HAI_STAGING_MACHINE"
 SERVICE_NAME = "HAI_SERVICE_NAME"  # name of the service that this process runs
 BASE_URL = "HAI_BASE_URL"  # URL path at which browsers reach a service; ends with a slash
 CONFIG = "HAI_CONFIG"  # path of the file with the profiles of `hai`

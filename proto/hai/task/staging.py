@@ -10,8 +10,9 @@ A checkpoint of one rank has one file. A sharded checkpoint (sharded_checkpoint.
 are on the same node, and a manifest, to which digests are added when it is written.
 
 While a checkpoint is staged, a small file beside its target, the note `.NAME.STEP.staged`, names the .json file and the
-machine. So every process of the machine finds a staged checkpoint of a target, also one of another task. If the memory
-is lost, the next run finds a note without a checkpoint, and says what was lost (`find_lost`).
+machine. So every process of the machine finds a staged checkpoint of a target, also one of another task. A process of
+another machine waits until the checkpoint is written (`wait_for_other_machines`). If the memory is lost, the next run
+finds a note without a checkpoint, and says what was lost (`find_lost`).
 
 Any process may write a staged checkpoint to its target (`write_out`), so none is lost if the program, the agent or the
 writer is killed: the checkpoint writer of the node, or the next run of the task. The lock of the .json file makes all
@@ -44,6 +45,7 @@ STAGED, DATA, MARK, _PART = ".json", ".data", ".shards", ".part"
 _NOTE = ".staged"
 _PART_SECONDS = 60.0
 _WAIT_SECONDS = 0.05
+_SILENT_SECONDS = 30.0  # a pod that writes a checkpoint has started by then
 _COPY_BYTES = 16 << 20
 
 
@@ -115,7 +117,7 @@ def pending(staging: Path | None, target: Path | None = None) -> list[StagedChec
     """Return the staged checkpoints in a directory, or those of one target in any directory, the oldest first."""
     paths = set(staging.glob(f"*{STAGED}")) if staging is not None else set()
     if target is not None:
-        paths |= {note.path for note in _notes(target)}
+        paths |= {note.path for note in _notes(target) if note.is_here()}
     found = (_read(path) for path in sorted(paths, key=lambda path: path.name))
     at = None if target is None else target.absolute()
     return [staged for staged in found if staged is not None and at in (None, staged.target)]
@@ -207,12 +209,29 @@ def write_out_all(staging: Path | None, target: Path | None = None) -> int:
     return sum(write_out(staged) for staged in pending(staging, target))
 
 
+def wait_for_other_machines(target: Path) -> None:
+    """Wait until the checkpoints of a target that are in the memory of other machines are written.
+
+    Stop waiting when nothing of them was written for 30 s. Then they count as lost.
+    """
+    progress, since = None, time.monotonic()
+    while notes := [note for note in _notes(target) if not note.is_here()]:
+        current = [note.file for note in notes], checkpoint_files.unfinished_bytes(target)
+        if progress is None:
+            log_line(f"waiting until node {notes[-1].node or '?'} has written {target.name}")
+        if current != progress:
+            progress, since = current, time.monotonic()
+        elif time.monotonic() - since > _SILENT_SECONDS:
+            return
+        time.sleep(_WAIT_SECONDS)
+
+
 def find_lost(
     target: Path, durable: Sequence[Checkpoint | ShardedCheckpoint]
 ) -> list[LostCheckpoint]:
     """Return the checkpoints of a target that were staged in a memory that is lost. Each is returned only once.
 
-    `durable` are the published checkpoints.
+    `durable` are the published checkpoints. Call `wait_for_other_machines` first.
 
     A checkpoint that was published later does not make them known as durable, but nobody misses them then.
     """
@@ -221,7 +240,7 @@ def find_lost(
     lost = []
     for note in _notes(target):
         with contextlib.suppress(FileNotFoundError):  # it has become durable
-            if not note.path.exists():
+            if not (note.is_here() and note.path.exists()):
                 later = note.step > max(steps, default=-1) or note.file.stat().st_mtime > newest
                 if note.step not in steps and later:
                     lost.append(LostCheckpoint(note.step, note.node))
@@ -242,37 +261,45 @@ def remove_unused(staging: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Note:
-    """The content of a note: the .json file of a staged checkpoint, and the node of the task."""
+    """The content of a note: the .json file of a staged checkpoint, its machine, and the node of the task."""
 
     file: Path
     step: int
     path: Path
+    machine: str
     node: str
+
+    def is_here(self) -> bool:
+        """Return whether this process can see the memory of the checkpoint."""
+        return self.machine == _machine()
+
+
+def _machine() -> str:
+    return os.environ.get(env.STAGING_MACHINE) or os.uname().nodename
 
 
 def _notes(target: Path) -> list[_Note]:
-    """Return the notes of a target that were written on this machine."""
+    """Return the notes of a target, by their steps."""
     notes = []
     for file in sorted(target.parent.glob(f".{glob.escape(target.name)}.{'[0-9]' * 12}{_NOTE}")):
         with contextlib.suppress(FileNotFoundError, ValueError, KeyError):
             facts = json.loads(file.read_bytes())
-            if facts["machine"] == os.uname().nodename:
-                step = int(file.name.split(".")[-2])
-                notes.append(_Note(file, step, Path(facts["path"]), facts["node"]))
+            step, path = int(file.name.split(".")[-2]), Path(facts["path"])
+            notes.append(_Note(file, step, path, facts["machine"], facts["node"]))
     return notes
 
 
 def _write_note(target: Path, step: int, path: Path) -> None:
-    node, machine = os.environ.get(env.NODE_NAME, ""), os.uname().nodename
     target.parent.mkdir(parents=True, exist_ok=True)
-    facts = {"path": str(path), "node": node, "machine": machine}
+    node = os.environ.get(env.NODE_NAME, "")
+    facts = {"path": str(path), "node": node, "machine": _machine()}
     target.with_name(f".{target.name}.{step:012d}{_NOTE}").write_text(json.dumps(facts))
 
 
 def _remove_note(staged: StagedCheckpoint) -> None:
     """Remove the note of a checkpoint, unless the same step was staged again."""
     for note in _notes(staged.target):
-        if note.path == staged.path:
+        if note.path == staged.path and note.is_here():
             note.file.unlink(missing_ok=True)
 
 

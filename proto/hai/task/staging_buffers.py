@@ -7,6 +7,7 @@ import fcntl
 import io
 import mmap
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _COPY_BYTES = 16 << 20
 _SPARE_SHARE = 0.05  # part of the machine's memory that stays free
+_CGROUP = Path("/sys/fs/cgroup")
 _SPARE_TMPFS_SHARE = 0.2  # part of the tmpfs that stays free: workers of a DataLoader may need it
 
 
@@ -363,8 +365,24 @@ def _sizes(paths: Iterator[Path]) -> Iterator[int]:
 
 
 def _available_bytes() -> int:
-    """Return the memory that the machine can give, less a spare part."""
+    """Return the memory that the machine and the container can give, less a spare part of the machine's."""
     with open("/proc/meminfo") as file:
         facts = dict(line.split(":", 1) for line in file)
     total, available = (int(facts[name].split()[0]) << 10 for name in ("MemTotal", "MemAvailable"))
-    return available - int(_SPARE_SHARE * total)
+    return min(available - int(_SPARE_SHARE * total), _container_bytes(_CGROUP))
+
+
+def _container_bytes(cgroup: Path) -> int:
+    """Return what a container may use up to its memory limit, which also counts its files in a tmpfs.
+
+    Cached files of disks count as free.
+    """
+    try:
+        limit, used = ((cgroup / f"memory.{name}").read_text() for name in ("max", "current"))
+        lines = (cgroup / "memory.stat").read_text().splitlines()
+    except FileNotFoundError:  # no container, or cgroups of version 1
+        return sys.maxsize
+    if limit.strip() == "max":
+        return sys.maxsize
+    facts = {name: int(value) for name, value in (line.split() for line in lines)}
+    return int(limit) - int(used) + facts["inactive_file"] + facts["active_file"]

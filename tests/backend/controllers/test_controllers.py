@@ -120,6 +120,8 @@ async def test_one_odd_run_keeps_no_other_from_being_adopted() -> None:
 class Slow(FakeLauncher):
     """A launcher whose killed ranks end only when the test terminates them."""
 
+    def write_checkpoints(self, key: RankKey) -> None: ...
+
     async def kill(self, request: KillRequest) -> None: ...
 
 
@@ -180,6 +182,8 @@ class Remembering(FakeLauncher):
     def __init__(self, nodes: Sequence[Node]) -> None:
         super().__init__(nodes)
         self.asked: dict[RankKey, bool] = {}
+
+    def write_checkpoints(self, key: RankKey) -> None: ...
 
     async def kill(self, request: KillRequest) -> None:
         self.asked[request.key] = request.ran

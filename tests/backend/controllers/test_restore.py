@@ -15,6 +15,8 @@ from tests.support.servers import running_server
 class Slow(FakeLauncher):
     """A launcher whose killed ranks end only when the test terminates them."""
 
+    def write_checkpoints(self, key: RankKey) -> None: ...
+
     async def kill(self, request: KillRequest) -> None: ...
 
 

@@ -29,10 +29,12 @@ class Checkpoints:
         outgoing: Outgoing,
         wake: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
+        is_staged: Callable[[], bool] = lambda: False,
     ) -> None:
         self._outgoing = outgoing
         self._wake = wake
         self._clock = clock
+        self._is_staged = is_staged  # returns whether checkpoints are in memory only
         self._started_at = self._saved_at = clock()
         self._sent_at = self._started_at - _PACE_SECONDS
         self._pending: pb.CheckpointSaved | None = None
@@ -48,7 +50,11 @@ class Checkpoints:
         bounded = min(seconds, now - self._saved_at)
         self._saved_at = now
         report = pb.CheckpointSaved(
-            seconds=bounded, step=step, count=1, program_seconds=now - self._started_at
+            seconds=bounded,
+            step=step,
+            count=1,
+            program_seconds=now - self._started_at,
+            staged=self._is_staged(),
         )
         self._pending = report if self._pending is None else merge(self._pending, report)
         if now - self._sent_at >= _PACE_SECONDS:
@@ -76,6 +82,7 @@ def merge(earlier: pb.CheckpointSaved, later: pb.CheckpointSaved) -> pb.Checkpoi
     """Merge two reports. Saves of unknown duration (0 seconds) do not change the mean."""
     both = pb.CheckpointSaved()
     both.CopyFrom(later)
+    both.staged = earlier.staged or later.staged
     both.count = min(_MAX_COUNT, earlier.count + later.count)
     measured = [m for m in (earlier, later) if m.seconds > 0]
     total = sum(m.count for m in measured)

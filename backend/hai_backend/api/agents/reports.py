@@ -70,6 +70,8 @@ class AgentReports:
                 self._report_step(key, request.step_reported.step)
             case "checkpoint":
                 self._deps.record_checkpoint(key, _checkpoint_report(request.checkpoint))
+                if request.checkpoint.staged:
+                    self._deps.executor.write_checkpoints(key)
             case "services":
                 services = _truncate_services(request.services)
                 self._deps.record_services(await self._deps.get_task(key), key, services)

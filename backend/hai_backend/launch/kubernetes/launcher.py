@@ -26,6 +26,7 @@ from hai_backend.launch.base import (
     RankList,
 )
 from hai_backend.launch.kubernetes.api import Api, Transport
+from hai_backend.launch.kubernetes.checkpoint_writers import CheckpointWriters
 from hai_backend.launch.kubernetes.create import ObjectCreator
 from hai_backend.launch.kubernetes.delete import GarbageCollector, PodDeleter
 from hai_backend.launch.kubernetes.errors import ApiError
@@ -33,7 +34,15 @@ from hai_backend.launch.kubernetes.foreign_pods import ForeignPod, NodeReserve
 from hai_backend.launch.kubernetes.nodes import Nodes, Timeouts
 from hai_backend.launch.kubernetes.options import Options
 from hai_backend.launch.kubernetes.pods import ObservedPod
-from hai_backend.launch.kubernetes.ranks import Action, DeleteOwner, DeletePod, Ranks, Report, Run
+from hai_backend.launch.kubernetes.ranks import (
+    Action,
+    DeleteOwner,
+    DeletePod,
+    Ranks,
+    Report,
+    Run,
+    WriteCheckpoints,
+)
 from hai_backend.launch.kubernetes.watches import ClusterWatches, PodWarning
 from hai_backend.launch.manifests.settings import ClusterSettings
 
@@ -66,7 +75,7 @@ class KubernetesLauncher:
         )
         self._api = Api(transport, cluster.namespace, random)
         self._nodes = Nodes(timeouts)
-        self._ranks = Ranks(self._nodes, timeouts)
+        self._ranks = Ranks(self._nodes, timeouts, staging=bool(cluster.staging_path))
         self._collector = GarbageCollector(self._api, cluster, self._ranks.is_needed)
         self._creator = ObjectCreator(
             self._api,
@@ -83,6 +92,11 @@ class KubernetesLauncher:
             foreign=self._foreign_changed,
             warnings=self._warned,
             listed=self._relisted,
+        )
+        self._writers = (
+            CheckpointWriters(self._api, cluster, options, random, self._nodes.__contains__)
+            if cluster.staging_path
+            else None
         )
         self._events: asyncio.Queue[LauncherEvent | None] = asyncio.Queue()
         self._work: set[asyncio.Task[None]] = set()
@@ -117,6 +131,11 @@ class KubernetesLauncher:
         await self._synced.wait()
         self._execute(self._ranks.kill(request, self._now()))
 
+    def write_checkpoints(self, key: RankKey) -> None:
+        """See Launcher."""
+        if self._writers is not None:
+            self._writers.write(key)
+
     async def events(self) -> AsyncIterator[LauncherEvent]:
         """See Launcher."""
         launched_runs = await self._start_watches()
@@ -131,6 +150,8 @@ class KubernetesLauncher:
         """Start the watches. Return the runs whose launch has begun. Raises Unavailable if access is refused."""
         try:
             await self._watches.start()
+            if self._writers is not None:
+                self._spawn(self._writers.run())
             return await self._collector.load_owners()
         except ApiError as error:
             message = "the cluster refuses what the server needs of it"
@@ -228,12 +249,12 @@ class KubernetesLauncher:
                     if isinstance(event, LaunchFailed) and event.unschedulable:
                         self._report_nodes()  # first, so that the scheduler does not choose the node again
                     self._events.put_nowait(event)
+                case WriteCheckpoints(key):
+                    self.write_checkpoints(key)
                 case DeletePod():
                     self._spawn(self._delete_pod(action))
                 case DeleteOwner(run):
-                    self._owner_deletions[run] = deletion = self._spawn(
-                        self._collector.delete_owner(run)
-                    )
+                    self._owner_deletions[run] = deletion = self._spawn(self._delete_owner(run))
                     deletion.add_done_callback(self._forget_deletion(run))
         self._set_timer()
 
@@ -244,7 +265,14 @@ class KubernetesLauncher:
 
         return forget
 
+    async def _delete_owner(self, run: Run) -> None:
+        if self._writers is not None:
+            await self._writers.wait_created()
+        await self._collector.delete_owner(run)
+
     async def _delete_pod(self, end: DeletePod) -> None:
+        if self._writers is not None:
+            await self._writers.wait_created()
         body = await self._deleter.delete_pod(end)
         if body is None:
             self._execute(self._ranks.pod_missing(end.key, self._now()))

@@ -11,6 +11,7 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any, get_type_hints
 
 from hai_backend.domain.errors import Invalid, Violation
+from hai_backend.domain.mounts.paths import check_path
 from hai_backend.domain.mounts.variables import Problem
 from hai_backend.domain.shared_dirs import parse_volume
 from hai_backend.launch.manifests.settings import ClusterSettings, Toleration
@@ -66,6 +67,8 @@ def _missing(settings: ClusterSettings) -> Iterator[Violation]:
     if not settings.agent_image and not settings.agent_path:
         message = "is needed (the image that brings the agent), or agent_path"
         yield Violation("kubernetes.agent_image", message)
+    if settings.staging_path:
+        yield from _staging_violations(settings)
     if settings.ingress_hosts and not settings.ingress_without_login:
         message = (
             "would let anybody who reaches them use http services of tasks; http_listen and http_url serve them "
@@ -77,6 +80,16 @@ def _missing(settings: ClusterSettings) -> Iterator[Violation]:
             parse_volume(settings.shared_volume)
     except Problem as problem:
         yield Violation("kubernetes.shared_volume", str(problem))
+
+
+def _staging_violations(settings: ClusterSettings) -> Iterator[Violation]:
+    try:
+        check_path(settings.staging_path)
+    except Problem as problem:
+        yield Violation("kubernetes.staging_path", str(problem))
+    if not settings.agent_image:
+        message = "is needed for staging_path: the containers that prepare and write checkpoints use this image"
+        yield Violation("kubernetes.agent_image", message)
 
 
 def _kinds(of: type) -> dict[str, Any]:

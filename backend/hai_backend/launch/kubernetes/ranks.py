@@ -51,13 +51,24 @@ class DeletePod:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteCheckpoints:
+    """The action to see that the staged checkpoints of a rank are written.
+
+    It comes before the deletion of the pod of a rank that ran, and whose agent has not reported the end of its program.
+    Such an agent may not have reported checkpoints, either.
+    """
+
+    key: RankKey
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteOwner:
     """The action to delete the owner of a run's objects, because the last rank has terminated."""
 
     run: Run
 
 
-Action = Report | DeletePod | DeleteOwner
+Action = Report | DeletePod | WriteCheckpoints | DeleteOwner
 
 
 @dataclass(slots=True)
@@ -196,9 +207,10 @@ class Rank:
 
 
 class Ranks:
-    """The table of the ranks of all runs."""
+    """The table of the ranks of all runs. `staging` says whether they put checkpoints into the memory of nodes."""
 
-    def __init__(self, nodes: Nodes, timeouts: Timeouts) -> None:
+    def __init__(self, nodes: Nodes, timeouts: Timeouts, staging: bool = False) -> None:
+        self._staging = staging
         self._nodes = nodes
         self._timeouts = timeouts
         self._ranks: dict[RankKey, Rank] = {}
@@ -301,7 +313,8 @@ class Ranks:
         self._update_timed(rank)
         waits_for_node = rank.exited and key in self._timed
         if rank.finished_at is None and not waits_for_node:
-            return [DeletePod(key, rank.uid, preempted=request.preempted)]
+            delete = DeletePod(key, rank.uid, preempted=request.preempted)
+            return [*self._write_unreported(rank), delete]
         return [*self._check_due(rank, now)]
 
     def nodes_changed(
@@ -366,6 +379,11 @@ class Ranks:
             rank.force_deleted_at = now
             yield DeletePod(rank.key, rank.uid, force=True)
 
+    def _write_unreported(self, rank: Rank) -> list[Action]:
+        """Return the action for checkpoints that the agent of a rank may not have reported."""
+        is_possible = self._staging and rank.ran and not rank.exited
+        return [WriteCheckpoints(rank.key)] if is_possible else []
+
     def _remove(self, rank: Rank) -> list[Action]:
         """Remove a rank of which no process or pod exists any more."""
         key = rank.key
@@ -376,5 +394,5 @@ class Ranks:
         self._runs[run].discard(key)
         if not self._runs[run]:
             del self._runs[run]
-        report = Report(rank.final_event())
-        return [report] if self.is_needed(run) else [report, DeleteOwner(run)]
+        report: list[Action] = [*self._write_unreported(rank), Report(rank.final_event())]
+        return report if self.is_needed(run) else [*report, DeleteOwner(run)]

@@ -22,7 +22,7 @@ NAME, MANAGED_BY = "app.kubernetes.io/name", "app.kubernetes.io/managed-by"
 INSTANCE = "app.kubernetes.io/instance"
 FENCE_AFTER = "hai.dev/fence-after"
 """Annotation of a pod: the value of `fence_after` that its agent uses, also after the setting has changed."""
-HAI_TASK, HAI = "hai-task", "hai"
+HAI_TASK, HAI, CHECKPOINT_WRITER = "hai-task", "hai", "hai-checkpoint-writer"
 
 _IDENTIFYING = (MANAGED_BY, INSTANCE, TASK, RUN, RANK)
 
@@ -40,6 +40,11 @@ def owner_name(task_id: int, run: int) -> str:
 def pod_name(key: RankKey) -> str:
     """Return the name of a pod, which is also its host name."""
     return f"hai-{key}"
+
+
+def writer_name(key: RankKey) -> str:
+    """Return the name of the pod that writes the checkpoints of a rank."""
+    return f"hai-{key}-writer"
 
 
 def service_name(run: RunRequest, service: str) -> str:

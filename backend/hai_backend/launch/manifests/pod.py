@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from hai_backend.launch.base import RankLaunch
-from hai_backend.launch.manifests import agent, security
+from hai_backend.launch.manifests import agent, checkpoints, security
 from hai_backend.launch.manifests.checks import image_of
 from hai_backend.launch.manifests.names import (
     FENCE_AFTER,
@@ -63,12 +63,21 @@ def _spec(run: RunRequest, rank: RankLaunch, settings: ClusterSettings) -> Manif
         "initContainers": [
             _init_container(run, rank, settings),
             *capability_container(run, settings),
+            *checkpoints.staging_container(run, settings),
         ],
-        "containers": [_container(run, rank, settings, [*shared_mounts, *volume_mounts])],
+        "containers": [
+            _container(
+                run,
+                rank,
+                settings,
+                [*shared_mounts, *volume_mounts, *checkpoints.staging_mounts(run, settings)],
+            )
+        ],
         "volumes": [
             *agent.agent_volumes(run, rank.key, settings),
             *shared_volume_list,
             *mount_volumes,
+            *checkpoints.staging_volumes(run, settings),
         ],
     }
 
@@ -103,7 +112,11 @@ def _container(
         "image": image_of(run, settings),
         "imagePullPolicy": settings.pull_policy,
         "command": with_capabilities(run, agent.command(rank.key)),
-        "env": [_from_pod("POD_IP", "status.podIP"), _from_pod("NODE_NAME", "spec.nodeName")],
+        "env": [
+            _from_pod("POD_IP", "status.podIP"),
+            _from_pod("NODE_NAME", "spec.nodeName"),
+            *checkpoints.staging_variables(rank, settings),
+        ],
         "resources": container_resources(_resources(run, rank), settings),
         "volumeMounts": [*agent.agent_mounts(), *volume_mounts],
         "securityContext": security.container_security(run),

@@ -78,9 +78,19 @@ def init_security() -> Manifest:
 
 
 def _capability_security() -> Manifest:
-    """Return the `securityContext` of the init container that grants capabilities.
+    """Return the `securityContext` of the init container that grants capabilities."""
+    return _root_with("SETFCAP")
 
-    It is our only container that runs as root. It runs one command and uses no file of the task's image.
+
+def staging_security() -> Manifest:
+    """Return the `securityContext` of the init container that gives a task its directory for staged checkpoints."""
+    return _root_with("CHOWN")
+
+
+def _root_with(capability: str) -> Manifest:
+    """Return the `securityContext` of an init container that runs as root.
+
+    Such a container runs one command and uses no file of the task's image.
     """
     return {
         "runAsUser": 0,
@@ -88,7 +98,7 @@ def _capability_security() -> Manifest:
         "runAsNonRoot": False,
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"], "add": ["SETFCAP"]},
+        "capabilities": {"drop": ["ALL"], "add": [capability]},
     }
 
 

@@ -49,6 +49,11 @@ class ClusterSettings:
     reserved_cpus: float = 1.0  # the part of a whole node for other pods
     reserved_memory_bytes: int = 2 << 30
     shm_bytes: int = 8 << 30  # size of /dev/shm for ranks whose memory has no limit
+    # a directory of each node, in memory, for checkpoints that are not yet on disk; if empty, they are written directly
+    staging_path: str = ""
+    staging_bytes: int = (
+        0  # limit for the checkpoints of a rank there; if 0, only the memory limits them
+    )
     ingress_class: str = ""
     # hosts of http services without a login; if empty, there is no Ingress
     ingress_hosts: tuple[str, ...] = ()

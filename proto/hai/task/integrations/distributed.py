@@ -320,6 +320,7 @@ class ShardedReader(StorageReader):
 
 def _latest(target: Path, step: int | None) -> tuple[ShardedCheckpoint, bytes] | None:
     """Return the newest checkpoint with its manifest, after staged ones are on disk."""
+    staging.wait_for_other_machines(target)
     staging.write_out_all(staging.directory(), target)
     found = sharded_checkpoint.latest(target, step)
     checkpoint.report_losses(target, sharded_checkpoint.published(target), found and found[0].step)

@@ -56,6 +56,13 @@ def test_what_the_table_says_counts_more_than_other_settings() -> None:
             for key, source in (("instance", "cluster"), ("shared_path", "shared"))
         ),
         pytest.param({"agent_image": ""}, "agent_image", "or agent_path", id="no agent"),
+        pytest.param({"staging_path": "shm"}, "staging_path", "", id="a relative directory"),
+        pytest.param(
+            {"agent_image": "", "agent_path": "/opt/hai", "staging_path": "/dev/shm/hai"},
+            "agent_image",
+            "needed for staging_path",
+            id="no image that prepares the memory",
+        ),
         pytest.param(
             {"ingress_hosts": ["a.b"]}, "ingress_hosts", "ingress_without_login", id="open"
         ),

@@ -94,6 +94,8 @@ CASES: dict[str, dict[str, Any]] = {
     "spot": {"spot": True, "priority": Priority.HIGH},
     "agent-by-path": {},
     "open-network": {},
+    "staging": {"shared": SHARED, "mounts": MOUNTS},
+    "staging-durable": {"durable_before_leaving": True},
 }
 SETTINGS: dict[str, dict[str, Any]] = {
     "shared-claim": {"shared_volume": "pvc:hai-shared"},
@@ -101,6 +103,13 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "shared-nfs": {"shared_volume": "nfs:nfs.example:/export/hai"},
     "shared-of-the-node": {"shared_volume": "hostPath:/srv/hai"},
     "open-network": {"separate_users": False},
+    "staging": {
+        "staging_path": "/dev/shm/hai",
+        "staging_bytes": 1 << 36,
+        "shared_volume": "pvc:hai-shared",
+        "pull_secret": "site",
+    },
+    "staging-durable": {"staging_path": "/dev/shm/hai"},
     "agent-by-path": {
         "agent_path": "/opt/hai/agent",
         "agent_image": "",
