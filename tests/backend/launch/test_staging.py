@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -238,3 +241,65 @@ def test_a_checkpoint_read_by_the_next_run(staging, root, tmp_path, monkeypatch)
     found = checkpoint.read_latest(tmp_path / "kept" / "m")
     assert found is not None
     assert (found[0].step, bytes(found[1])) == (1, b"1")
+
+
+@pytest.fixture
+def agent(staging: CheckpointStaging, root: Path) -> Iterator[int]:
+    """The lock of an agent that uses the directory. It is released when the test closes it."""
+    staging.variables(7)
+    handle = os.open(root, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_SH)
+    yield handle
+    with suppress(OSError):
+        os.close(handle)
+
+
+@pytest.fixture
+async def pod(root: Path, agent: int) -> AsyncIterator[Process]:
+    """A writer as in its pod."""
+    module = "hai_backend.launch.checkpoint_writer"
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", module, "--until-released", str(root))
+    )
+    yield process
+    if process.returncode is None:
+        process.kill()
+        await process.wait()
+
+
+async def test_a_writer_stays_until_the_agent_has_ended_and_leaves_nothing(
+    tmp_path, staging, root, agent, pod
+):
+    for step in (1, 2):
+        save(staging, tmp_path, step)
+        await until_durable(tmp_path, [1, 2][:step])
+    assert pod.returncode is None
+    os.close(agent)
+    assert await asyncio.wait_for(pod.wait(), 20) == 0
+    assert list(root.iterdir()) == []
+
+
+async def test_a_writer_that_is_asked_to_end_writes_first(tmp_path, staging, root, agent, pod):
+    save(staging, tmp_path, 1)
+    await until_durable(tmp_path, [1])  # it runs
+    pod.terminate()
+    save(staging, tmp_path, 2)
+    os.close(agent)
+    assert await asyncio.wait_for(pod.wait(), 20) == 0
+    assert durable(tmp_path) == [1, 2]
+
+
+async def test_a_writer_keeps_the_directory_of_the_next_run(tmp_path, staging, root, agent, pod):
+    save(staging, tmp_path, 1)
+    await until_durable(tmp_path, [1])
+    with (root / "7").joinpath("of the next run.data").open("w") as buffer:
+        fcntl.flock(buffer, fcntl.LOCK_EX)
+        next_agent = os.open(root, os.O_RDONLY)
+        fcntl.flock(next_agent, fcntl.LOCK_SH)
+        os.close(agent)
+        save(staging, tmp_path, 2)
+        await until_durable(tmp_path, [1, 2])
+        assert (root / "7").is_dir()
+        os.close(next_agent)
+        await asyncio.wait_for(pod.wait(), 20)
+        assert [path.name for path in root.glob("*/*")] == ["of the next run.data"]

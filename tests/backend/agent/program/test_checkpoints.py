@@ -19,7 +19,10 @@ class Rank:
         self.now = 50.0
         self.outgoing = Outgoing()
         self.woken = asyncio.Event()
-        self.checkpoints = Checkpoints(self.outgoing, self.woken.set, lambda: self.now)
+        self.staged = False
+        self.checkpoints = Checkpoints(
+            self.outgoing, self.woken.set, lambda: self.now, lambda: self.staged
+        )
         self.checkpoints.start()
 
     def save(self, after: float, seconds: float, step: int = -1) -> None:
@@ -71,6 +74,15 @@ async def test_while_the_server_is_away_they_add_up(rank: Rank) -> None:
     message = rank.taken()
     assert message == pb.CheckpointSaved(seconds=3.0, step=8, count=3, program_seconds=30)
     assert rank.taken() is None
+
+
+async def test_a_staged_one_is_not_forgotten(rank: Rank) -> None:
+    for staged in (True, False):
+        rank.staged = staged
+        rank.save(1, 0.5)
+    assert rank.taken().staged
+    rank.save(1, 0.5)
+    assert not rank.taken().staged
 
 
 async def test_the_last_ones_are_said_before_the_run_ends(rank: Rank) -> None:
