@@ -118,6 +118,7 @@ def test_the_commands_are_declared(wheel: zipfile.ZipFile) -> None:
     text = wheel.read(metadata).decode()
     assert {line.split(" = ")[0] for line in text.splitlines() if " = " in line} == {
         "hai",
+        "hai-checkpoint-writer",
         "hai-cli",
         "hai-server",
         "haiworkspace",

@@ -13,7 +13,7 @@ import signal
 import socket
 from pathlib import Path
 
-from hai.task import checkpoint, env, sharded_checkpoint
+from hai.task import env
 from hai.v1 import agent_service_pb2 as pb
 from hai_backend.agent.coroutines import Coroutines, wait_out
 from hai_backend.agent.lease import Lease
@@ -21,7 +21,7 @@ from hai_backend.agent.output.output import Output
 from hai_backend.agent.output.spool import Spool
 from hai_backend.agent.program import activation, preparation, program
 from hai_backend.agent.program.calls import Calls
-from hai_backend.agent.program.checkpoints import Checkpoints
+from hai_backend.agent.program.checkpoints import Checkpoints, remove_unfinished
 from hai_backend.agent.program.control_file import ControlFile
 from hai_backend.agent.program.local_socket import LocalSocket
 from hai_backend.agent.program.preparation import CannotStart
@@ -215,13 +215,10 @@ class RankAgent:
 
     async def _remove_unfinished_checkpoints(self) -> None:
         """Remove a checkpoint that the program was writing when it was ended. No run reads it, but it uses disk."""
-        assert self._welcome is not None
-        directory = self._welcome.environments.get(env.CHECKPOINT_DIR)
+        directory = self._welcome and self._welcome.environments.get(env.CHECKPOINT_DIR)
         if not directory:
             return
-        remove = (checkpoint.remove_unfinished, sharded_checkpoint.remove_unfinished)
-        counts = [await asyncio.to_thread(each, Path(directory)) for each in remove]
-        if any(counts):
+        if await asyncio.to_thread(remove_unfinished, Path(directory)):
             self._output.write_notice(
                 "the program ended while it saved a checkpoint; the unfinished file was removed, earlier ones are kept"
             )

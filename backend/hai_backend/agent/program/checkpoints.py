@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from pathlib import Path
 
+from hai.task import checkpoint, sharded_checkpoint
 from hai.v1 import agent_service_pb2 as pb
 from hai_backend.agent.server.outgoing import Outgoing
 
@@ -88,3 +90,9 @@ def merge(earlier: pb.CheckpointSaved, later: pb.CheckpointSaved) -> pb.Checkpoi
     total = sum(m.count for m in measured)
     both.seconds = sum(m.seconds * m.count for m in measured) / total if total else 0.0
     return both
+
+
+def remove_unfinished(directory: Path) -> bool:
+    """Remove checkpoints whose programs ended while they saved them. Return whether there were any."""
+    removes = (checkpoint.remove_unfinished, sharded_checkpoint.remove_unfinished)
+    return any([remove(directory) for remove in removes])
