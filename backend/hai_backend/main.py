@@ -23,6 +23,7 @@ from hai.redaction import redact, redact_values
 from hai_backend import config, runtime
 from hai_backend.api.audit.rows import Action
 from hai_backend.config import Settings
+from hai_backend.controllers.aio.loop_watch import LoopWatch
 from hai_backend.domain.errors import HaiError, Invalid
 from hai_backend.launch.local_launcher import sweep
 from hai_backend.server.launcher_factory import make_launcher, make_staging
@@ -200,8 +201,13 @@ async def _serve(settings: Settings, open_store: OpenStore) -> None:
     runtime.raise_file_limit()
     if await _start(app, stop):
         runtime.reduce_garbage_collection()
-        await app.run_until(stop)
-        await app.stop()
+        watch = LoopWatch(app.metrics.loop_lag, app.metrics.gc_pause)
+        watch.start()
+        try:
+            await app.run_until(stop)
+            await app.stop()
+        finally:
+            watch.stop()
 
 
 def _handle_signals(app: Server, stop: asyncio.Event) -> None:

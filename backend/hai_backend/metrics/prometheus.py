@@ -25,6 +25,7 @@ from hai_backend.scheduler.invariants import RULES
 _WAITS = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 7 * 24 * 3600)
 _PASSES = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 _PUSHES = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
+_LAGS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _CALLS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60)
 
 
@@ -74,6 +75,12 @@ class Metrics:
         self._passes = histogram(
             "hai_scheduler_pass_seconds", "One scheduling pass.", buckets=_PASSES
         )
+        self._lags = histogram(
+            "hai_loop_lag_seconds", "How late the event loop runs a timer.", buckets=_LAGS
+        )
+        self._gc_pauses = histogram(
+            "hai_gc_pause_seconds", "One pause for garbage collection.", buckets=_LAGS
+        )
         self._plan_checks = counter(
             "hai_scheduler_checks", "Passes that were checked against the scheduler's invariants."
         )
@@ -110,6 +117,14 @@ class Metrics:
     def passed(self, seconds: float) -> None:
         """Record the duration of a scheduling pass."""
         self._passes.observe(seconds)
+
+    def loop_lag(self, seconds: float) -> None:
+        """Record how late the event loop has run a timer."""
+        self._lags.observe(seconds)
+
+    def gc_pause(self, seconds: float) -> None:
+        """Record a pause for garbage collection."""
+        self._gc_pauses.observe(seconds)
 
     def plan_checked(self) -> None:
         """Count a scheduling pass that was checked against the invariants."""

@@ -61,7 +61,7 @@ def test_what_is_asked_for_exists(expression: str) -> None:
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_what_is_grouped_by_exists(expression: str) -> None:
-    labels = set().union(*(KNOWN[name] for name in re.findall(r"\bhai_\w+", expression)))
+    labels = {"instance"}.union(*(KNOWN[name] for name in re.findall(r"\bhai_\w+", expression)))
     for names in re.findall(r"\bby \(([^)]*)\)", expression):
         assert {name.strip() for name in names.split(",")} <= labels
 

@@ -62,6 +62,8 @@ def test_what_is_counted_can_be_read() -> None:
     metrics = Metrics()
     metrics.call("/hai.v1.TaskService/GetTask", "OK", 0.002)
     metrics.passed(0.01)
+    metrics.loop_lag(0.2)
+    metrics.gc_pause(0.02)
     metrics.submitted(a_task())
     metrics.waited(a_task(), 12)
     metrics.suspended(SuspendReason.PREEMPTED)
@@ -79,6 +81,8 @@ def test_what_is_counted_can_be_read() -> None:
     for line in (
         'hai_rpc_seconds_count{code="OK",method="GetTask"} 1.0',
         "hai_scheduler_pass_seconds_count 1.0",
+        'hai_loop_lag_seconds_bucket{le="0.25"} 1.0',
+        "hai_gc_pause_seconds_sum 0.02",
         'hai_tasks_submitted_total{task_type="training"} 1.0',
         'hai_queue_wait_seconds_count{priority="NORMAL"} 1.0',
         'hai_suspends_total{reason="preempted"} 1.0',
