@@ -85,7 +85,8 @@ class RunRequest:
     services: tuple[ServiceRequest, ...] = ()
     priority: Priority = Priority.AUTO
     spot: bool = False
-    grace_seconds: float = 10.0  # time to acknowledge a suspend request and to save
+    # the longest time to acknowledge a suspend request and to save, if bytes are saved all the time
+    grace_seconds: float = 10.0
     durable_before_leaving: bool = False  # checkpoints must not only be staged in memory
 
 
@@ -99,6 +100,7 @@ class Terms:
     pull_secret: str = ""
     packed: bool = False  # tasks share the nodes of the task's group
     durable: str = ""  # for tasks that do not say when their checkpoints must be on disk
+    save_within_max: float = 0.0  # seconds for which tasks may save that declare less
     shared: tuple[SharedDirectory, ...] = ()  # directories that the platform itself mounts
 
 
@@ -126,7 +128,7 @@ def run_request(task: Task, user: User, terms: Terms, nodes: Mapping[str, Node])
         services=_services(task, terms.node_ports),
         priority=task.run.priority,
         spot=resource.is_spot,
-        grace_seconds=options.ack_within + options.save_within,
+        grace_seconds=options.ack_within + max(options.save_within, terms.save_within_max),
         durable_before_leaving=(options.durable or terms.durable) == BEFORE_LEAVING,
     )
 

@@ -34,6 +34,7 @@ class LaunchContext:
         environments: Path,
         workspace_pins: WorkspacePins | None = None,
         durable: str = "",
+        save_within_max: float = 0.0,
     ) -> None:
         self._store = store
         self._directory = directory
@@ -44,6 +45,7 @@ class LaunchContext:
         self._environments = environments
         self._workspace_pins = workspace_pins
         self._durable = durable
+        self._save_within_max = save_within_max
 
     async def __call__(self, task: Task) -> RunRequest:
         """Return the request for the run of a task. Raises Invalid for contradictory mounts."""
@@ -62,6 +64,7 @@ class LaunchContext:
             pull_secret=await self._pull_secret(resource.image),
             packed=group is not None and group.packed,
             durable=self._durable,
+            save_within_max=self._save_within_max,
         )
         return run_request(task, user, terms, self._cluster.nodes())
 

@@ -142,6 +142,7 @@ class Components:
             root,
             self.pins,
             self.settings.durable,
+            self.settings.save_within_max,
         )
         self.executor = Executor(
             self.launcher,

@@ -97,6 +97,15 @@ def test_a_built_in_image_is_what_the_table_says() -> None:
     assert run_request(asked, ADA, Terms(image="r.example/t:1"), NODES).image == "r.example/t:1"
 
 
+@pytest.mark.parametrize(("declared", "most", "expected"), [(60.0, 0.0, 67.0), (5.0, 120.0, 127.0)])
+def test_the_node_waits_as_long_as_the_server_may(
+    declared: float, most: float, expected: float
+) -> None:
+    options = OptionsSpec(ack_within=7.0, save_within=declared)
+    found = run_request(task("a", options=options), ADA, Terms(save_within_max=most), NODES)
+    assert found.grace_seconds == expected
+
+
 def test_the_rest_comes_from_task_user_and_terms() -> None:
     services = (
         ServiceSpec("web", ServiceType.HTTP, 80, rewrite_uri=True),
