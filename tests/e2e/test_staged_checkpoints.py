@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
@@ -52,6 +53,13 @@ async def suspend(here: Deployment, **options: object) -> int:
     await here.client.tasks.suspend(task.id, hold=True)
     await here.client.tasks.wait(task.id, "suspended", timeout=30)
     return task.id
+
+
+async def until_written(client: Client, task_id: int) -> None:
+    """Wait until the last checkpoint of the run is known to be on disk."""
+    async with asyncio.timeout(20):
+        while not (await client.tasks.get(task_id)).run.HasField("write_seconds"):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
 
 
 async def go_on(client: Client, task_id: int) -> str:
@@ -140,3 +148,16 @@ async def test_a_kill_of_server_and_writer_loses_no_checkpoint(tmp_path):
         async with Client(server.profile()) as client:
             line = await go_on(client, task_id)
         assert line.split()[0::2] == ["from", "True"]
+
+
+async def test_the_times_to_save_to_write_and_to_load_are_known_for_each_run(tmp_path):
+    async with process_deployment(tmp_path) as here:
+        task_id = await suspend(here)
+        await until_written(here.client, task_id)
+        await go_on(here.client, task_id)
+        first, second = await here.client.tasks.runs(task_id)
+        assert 0 < first.save_seconds < first.write_seconds + 20
+        assert not first.HasField("load_seconds")
+        assert 0 < second.load_seconds < 20
+        found = await here.client.tasks.get(task_id)
+        assert found.goodput.loading_seconds == pytest.approx(second.load_seconds)

@@ -243,6 +243,17 @@ def test_the_agent_hears_of_it(cluster):
     assert 0 < call["seconds"] < 30
 
 
+@pytest.mark.parametrize("load", [checkpoint.latest, checkpoint.read_latest])
+def test_the_agent_hears_how_long_it_took_to_load(cluster, load):
+    load("m")
+    assert cluster.calls == []  # there was none
+    checkpoint.save_bytes("m", b"x", report=False)
+    load("m")
+    (call,) = cluster.calls
+    assert call["call"] == "checkpoint_loaded"
+    assert 0 < call["seconds"] < 30
+
+
 def test_a_part_of_a_checkpoint_is_not_reported(cluster):
     checkpoint.save_bytes("m", b"x", step=7, report=False)
     checkpoint.save_path("m", lambda path: path.write_bytes(b"y"), step=8, report=False)

@@ -362,9 +362,12 @@ def test_the_platform_hears_of_the_loss(cluster, stage, outside, durable):
         path.unlink()
     checkpoint.latest("m")
     resumed = -1 if durable is None else durable
-    assert cluster.calls == [
-        {"call": "checkpoint_lost", "step": 28, "node": "node3", "resumed_step": resumed}
-    ]
+    assert cluster.calls[0] == {
+        "call": "checkpoint_lost",
+        "step": 28,
+        "node": "node3",
+        "resumed_step": resumed,
+    }
 
 
 def test_a_checkpoint_that_became_durable_is_not_lost(folder, stage, capsys):

@@ -117,6 +117,7 @@ class ApiDeps:
     usage: Usage
     gpus: GpuStates
     goodput: Callable[[Task], Goodput]
+    with_unsaved: Callable[[Task], Task]
     workspaces: Workspaces
     environments: Environments
     haienv: Haienv
@@ -324,6 +325,7 @@ def _task_deps(deps: ApiDeps, capacity: Capacity, images: Images) -> TaskDeps:
         ),
         clock=deps.clock,
         goodput=deps.goodput,
+        with_unsaved=deps.with_unsaved,
         what_if=WhatIf(deps.scheduling, deps.policy, deps.clock),
         forecasts=deps.forecasts,
         timing=deps.timing,

@@ -44,13 +44,18 @@ class Progress:
     longest_save: float | None = None
     # suspensions in a row by the scheduler, of runs that had saved no checkpoint and did not yield
     unsaved_suspensions: int = 0
+    saving_seconds: float = (
+        0.0  # of all runs, for which work stood still while checkpoints were saved
+    )
+    loading_seconds: float = 0.0  # of all runs, in which programs loaded checkpoints
+    load_seconds: float | None = None  # mean time in which a run loaded a checkpoint
 
     @property
     def restart_seconds(self) -> float | None:
-        """Seconds of a suspend and a restart; None until both were measured."""
+        """Seconds of a suspend, a restart and the load of a checkpoint; None until the first two were measured."""
         if self.start_seconds is None or self.suspend_seconds is None:
             return None
-        return self.start_seconds + self.suspend_seconds
+        return self.start_seconds + self.suspend_seconds + (self.load_seconds or 0.0)
 
 
 def add_suspension(earlier: tuple[Suspension, ...], new: Suspension) -> tuple[Suspension, ...]:

@@ -115,6 +115,9 @@ class Run:
     yielded: bool = False  # whether the program has reported that it has saved
     environment_lock: str = ""  # lock hash of the environment that its programs were started in
     killed_at: float | None = None  # when its ranks were first killed
+    load_seconds: float | None = None  # in which its program loaded a checkpoint; None if unknown
+    save_seconds: float | None = None  # for which work stood still for its last checkpoint
+    write_seconds: float | None = None  # in which its last staged checkpoint was written to disk
 
     @property
     def saved_bytes(self) -> int:

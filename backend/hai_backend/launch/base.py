@@ -110,7 +110,18 @@ class RankEvictionNotice:
     why: str
 
 
-LauncherEvent = RankList | RankTerminated | RankEvictionNotice | LaunchFailed | NodeList
+@dataclass(frozen=True, slots=True)
+class CheckpointWritten:
+    """A staged checkpoint of a run was written from memory to disk, perhaps after the end of the run."""
+
+    task_id: int
+    run: int
+    seconds: float
+
+
+LauncherEvent = (
+    RankList | RankTerminated | RankEvictionNotice | LaunchFailed | NodeList | CheckpointWritten
+)
 
 
 class Launcher(Protocol):

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from hai.task import staging
 from hai.task.staging import StagedCheckpoint
+from hai_backend.launch import write_reports
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 _NICENESS = 5  # programs come first
@@ -87,6 +88,7 @@ def _remove_if_unused(root: Path) -> bool:
             staging.remove_unused(directory)
             with suppress(OSError):
                 directory.rmdir()
+        write_reports.take(root)
         (root / WRITER_LOCK).unlink(missing_ok=True)
         return True
     return False
@@ -114,7 +116,7 @@ def write_all(root: Path, pause: Callable[[float], None] = time.sleep) -> None:
     """Write the staged checkpoints of all tasks in the order in which they were saved."""
     seconds = _FIRST_PAUSE
     while found := _pending(root):
-        if _write(found):
+        if _write(root, found):
             seconds = _FIRST_PAUSE
         else:
             pause(seconds)
@@ -131,7 +133,7 @@ def _directories(root: Path) -> list[Path]:
     return [path for path in root.iterdir() if path.name.isdecimal()]
 
 
-def _write(found: list[StagedCheckpoint]) -> bool:
+def _write(root: Path, found: list[StagedCheckpoint]) -> bool:
     """Write checkpoints. Return whether any was written."""
     failed: set[Path] = set()
     for staged in found:
@@ -139,13 +141,15 @@ def _write(found: list[StagedCheckpoint]) -> bool:
             continue  # a later checkpoint must not become durable before an earlier one
         started = time.monotonic()
         try:
-            staging.write_out(staged)
+            wrote = staging.write_out(staged)
         except Exception as error:  # the checkpoints of other tasks must not wait
             failed.add(staged.target)
             _log(f"{staged.target} of step {staged.step} cannot be written: {error}")
         else:
             seconds = time.monotonic() - started
             _log(f"wrote {staged.target} of step {staged.step}: {staged.size} B, {seconds:.2f} s")
+            if wrote:
+                write_reports.put(root, staged, seconds)
     return len(failed) < len({staged.target for staged in found})
 
 

@@ -98,7 +98,8 @@ class ProcessLauncher:
         yield NodeList(tuple(n.node for n in nodes), local_nodes.packed_groups(nodes))
         ranks = await self._list()
         if self._staging is not None:
-            self._staging.start()  # now it knows which tasks have ranks
+            # now it knows which tasks have ranks
+            self._staging.start(self._events.put_nowait)
         yield RankList(ranks)
         while (event := await self._events.get()) is not None:
             yield event

@@ -13,13 +13,15 @@ import logging
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from watchfiles import Change, awatch
 
 from hai.task import env, staging
-from hai_backend.launch import pidfd, rank_dirs
+from hai_backend.launch import pidfd, rank_dirs, write_reports
+from hai_backend.launch.base import CheckpointWritten
 from hai_backend.launch.checkpoint_writer import WRITER_LOCK
 
 log = logging.getLogger(__name__)
@@ -47,9 +49,13 @@ class CheckpointStaging:
         self._writer: int | None = None  # its pidfd
         self._watching: asyncio.Task[None] | None = None
         self._closed = False
+        self._report_written: Callable[[CheckpointWritten], None] = lambda written: None
 
-    def start(self) -> None:
-        """Write checkpoints that an earlier server has left."""
+    def start(
+        self, report_written: Callable[[CheckpointWritten], None] = lambda written: None
+    ) -> None:
+        """Write checkpoints that an earlier server has left. Report those that are written from now on."""
+        self._report_written = report_written
         if self._root.exists() and self._make_root():
             self._start_watching()
             self._write_pending()
@@ -93,6 +99,7 @@ class CheckpointStaging:
                     errors.append(f"checkpoint {target} in {directory} is not written: {error}")
             staging.remove_unused(directory)
             _remove_empty(directory)
+        write_reports.take(self._root)
         if not errors:
             for name in (WRITER_LOCK, _WRITER_LOG):
                 (self._root / name).unlink(missing_ok=True)
@@ -156,7 +163,7 @@ class CheckpointStaging:
 
     async def _watch(self) -> None:
         def is_staged(change: Change, path: str) -> bool:
-            return change is Change.added and path.endswith(staging.STAGED)
+            return change is Change.added and path.endswith((staging.STAGED, write_reports.SUFFIX))
 
         changes = awatch(
             self._root,
@@ -177,7 +184,11 @@ class CheckpointStaging:
             log.error("staged checkpoints are not written yet: %s", error)
 
     def _start_writer_if_needed(self) -> None:
-        if self._closed or self._writer is not None:
+        if self._closed:
+            return
+        for written in write_reports.take(self._root):
+            self._report_written(written)
+        if self._writer is not None:
             return
         for directory in self._directories():
             if int(directory.name) not in self._used:

@@ -59,14 +59,18 @@ def record_end(task: Task, run: Run, now: float) -> Task:
         queued_at=now,
         unsaved_suspensions=_unsaved_suspensions(progress, run, saved),
     )
+    if run.load_seconds is not None:
+        mean = update_mean(progress.load_seconds, run.load_seconds)
+        progress = replace(progress, load_seconds=mean)
     return replace(task, progress=_with_suspend_cost(progress, task, run, now))
 
 
 def unsaved_seconds(progress: Progress, run: Run, now: float) -> float:
-    """Return the seconds of work since the last checkpoint of this run."""
+    """Return the seconds of work since the last checkpoint of this run, or since it had loaded an earlier one."""
     since = programs_started_at(run)
     if since is None:
         return 0.0
+    since += run.load_seconds or 0.0
     return max(0.0, _work_ended_at(run, now) - max(since, progress.saved_at or since))
 
 

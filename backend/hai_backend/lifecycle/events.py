@@ -174,6 +174,15 @@ class CheckpointLost:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointLoaded:
+    """The program has loaded its state, which took `seconds`."""
+
+    run: int
+    rank: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Yielded:
     run: int
     rank: int
@@ -264,6 +273,7 @@ RunEvent = (
     | SuspendAcknowledged
     | SaveProgressed
     | CheckpointLost
+    | CheckpointLoaded
     | Yielded
     | ProgramExited
     | WatchdogFired
@@ -280,6 +290,7 @@ RankEvent = (
     | RankAttached
     | ProgramStarted
     | SaveProgressed
+    | CheckpointLoaded
     | ProgramExited
     | AgentSilent
     | AgentHeard

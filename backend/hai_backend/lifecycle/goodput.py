@@ -59,20 +59,25 @@ class Goodput:
     yields: bool
     restart_seconds: float | None
     note: str
+    saving_seconds: float
+    loading_seconds: float
 
 
 def goodput(task: Task, history: History, now: float) -> Goodput:
     """Return the goodput of the task so far, including its current run."""
     progress = task.progress
     on_nodes, work = _totals(task, now)
+    saving = min(progress.saving_seconds, work)
+    loading = min(progress.loading_seconds, work - saving)
+    useful = work - saving - loading - progress.lost_seconds
     between, basis = _interruption_interval(task, history, work)
     interval = work / progress.saves if progress.saves else None
     cost = progress.save_seconds
     advice = None if cost is None else advised_interval(cost, between)
     return Goodput(
-        share=max(0.0, work - progress.lost_seconds) / on_nodes if on_nodes > 0 else None,
+        share=max(0.0, useful) / on_nodes if on_nodes > 0 else None,
         held_seconds=on_nodes,
-        overhead_seconds=on_nodes - work,
+        overhead_seconds=on_nodes - work + saving + loading,
         lost_seconds=progress.lost_seconds,
         interruptions=progress.losses,
         checkpoints=progress.saves,
@@ -85,6 +90,8 @@ def goodput(task: Task, history: History, now: float) -> Goodput:
         yields=progress.yields,
         restart_seconds=progress.restart_seconds,
         note=_note(task, work, interval, advice),
+        saving_seconds=saving,
+        loading_seconds=loading,
     )
 
 

@@ -44,6 +44,7 @@ TABLE: dict[tuple[RunState, type], Handler] = {
     **{(s, ev.SuspendAcknowledged): running.on_acknowledged for s in _SUSPENDING},
     **{(s, ev.SaveProgressed): running.on_save_progressed for s in _SUSPENDING},
     **{(s, ev.CheckpointLost): running.on_checkpoint_lost for s in _STARTED},
+    (RunState.RUNNING, ev.CheckpointLoaded): running.on_checkpoint_loaded,
     **{(s, ev.Yielded): exits.on_yielded for s in _STARTED},
     **{(s, ev.ProgramExited): exits.on_exited for s in _STARTED},
     (RunState.TERMINATING, ev.ProgramExited): exits.on_exited_while_terminating,
@@ -79,6 +80,8 @@ IGNORED: frozenset[tuple[RunState, type]] = frozenset(
         ),  # the node, and not the server, asked the rank to leave
         (RunState.TERMINATING, ev.SaveProgressed),
         (RunState.TERMINATING, ev.CheckpointLost),
+        # the time after the request to leave counts as leaving anyway
+        *((s, ev.CheckpointLoaded) for s in (*_SUSPENDING, RunState.TERMINATING)),
         (RunState.TERMINATING, ev.Yielded),
         (RunState.TERMINATING, ev.StartFailed),
         (RunState.TERMINATING, ev.WatchdogFired),

@@ -30,7 +30,7 @@ from hai.task.channel import log_line
 from hai.task.checkpoint_files import Checkpoint as Checkpoint
 from hai.task.checkpoint_files import directory as directory
 from hai.task.checkpoint_files import remove_unfinished as remove_unfinished
-from hai.task.current_channel import SaveProgress, report_lost, report_saved
+from hai.task.current_channel import SaveProgress, report_loaded, report_lost, report_saved
 from hai.task.sharded_checkpoint import ShardedCheckpoint
 
 
@@ -150,11 +150,14 @@ def latest(name: str | Path = "checkpoint", *, step: int | None = None) -> Check
 
     Staged checkpoints of this name are first written to disk. Raises OSError if that fails.
     """
+    started = time.monotonic()
     target = checkpoint_files.target_of(name)
     staging.wait_for_other_machines(target)
     _write_out_staged(target)
     found = checkpoint_files.newest(target, step, lambda one: True if one.intact() else None)
     report_losses(target, checkpoint_files.published(target), found and found[0].step)
+    if found is not None:
+        report_loaded(time.monotonic() - started)
     return found and found[0]
 
 
@@ -164,8 +167,16 @@ def read_latest(
     """Return the newest checkpoint, or the one of exactly `step`, with its content in writable memory.
 
     It is read from the memory of the node if it is staged there. Otherwise, the file is read only once, and verified.
+    The seconds that this took are reported to the platform.
     """
-    target = checkpoint_files.target_of(name)
+    started = time.monotonic()
+    found = _read_latest(checkpoint_files.target_of(name), step)
+    if found is not None:
+        report_loaded(time.monotonic() - started)
+    return found
+
+
+def _read_latest(target: Path, step: int | None) -> tuple[Checkpoint, memoryview] | None:
     staging.wait_for_other_machines(target)
     for staged in reversed(staging.pending(staging.directory(), target)):
         if not staged.manifest and (step is None or staged.step == step):

@@ -84,6 +84,12 @@ def report_lost(step: int, node: str, resumed_step: int) -> None:
         )
 
 
+def report_loaded(seconds: float) -> None:
+    """Report that the program has loaded its state. Agents of earlier releases do not know this call."""
+    with contextlib.suppress(AgentError):
+        current().request("checkpoint_loaded", REPORT_SECONDS, seconds=round(seconds, 6))
+
+
 def report_saved(seconds: float, step: int) -> bool:
     """Report a checkpoint to the agent. Return whether it was accepted.
 

@@ -76,6 +76,7 @@ class StagedCheckpoint:
     keep: int
     files: tuple[FileInMemory, ...]
     manifest: str = ""  # of a sharded checkpoint, without digests
+    run: int = 0  # number of the run that saved it; 0 if unknown
 
     @property
     def size(self) -> int:
@@ -131,7 +132,8 @@ def _read(path: Path) -> StagedCheckpoint | None:
             FileInMemory(path.with_name(n), size, file) for n, size, file in facts["files"]
         )
         target, step, keep = Path(facts["target"]), int(facts["step"]), int(facts["keep"])
-        return StagedCheckpoint(path, target, step, keep, files, facts["manifest"])
+        run = int(facts.get("run", 0))
+        return StagedCheckpoint(path, target, step, keep, files, facts["manifest"], run)
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:
@@ -161,6 +163,7 @@ def publish(
         "keep": keep,
         "files": [(file.data.name, file.size, file.name) for file in files],
         "manifest": manifest,
+        "run": int(os.environ.get(env.RUN_NUMBER) or 0),
     }
     with contextlib.suppress(OSError):  # a full disk does not matter yet
         _write_note(target, step, path)

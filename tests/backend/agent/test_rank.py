@@ -476,6 +476,8 @@ print(call(call="set_priority", priority=50))
 print(call(call="checkpoint_saved", seconds=1.5, step=100))
 print(call(call="disable_warn", mask=4))
 print(call(call="checkpoint_lost", step=28, node="n3 \\ud800"))
+call(call="checkpoint_loaded", seconds=2.5)
+call(call="checkpoint_loaded", seconds=0.5)
 print(call(call="report_node", healthy=False, error="xid 79 \\ud800"))
 print(call(call="report_node", healthy="no"))
 print(call(call="set_watchdog_time", seconds="soon"))
@@ -497,6 +499,7 @@ call(call="go_suspend")
     await process.wait()
     lost = rank.said("checkpoint_lost")[0]
     assert (lost.step, lost.node, lost.HasField("resumed_step")) == (28, "n3 ?", False)
+    assert max(loaded.seconds for loaded in rank.said("checkpoint_loaded")) == 2.5
     checkpoint = rank.said("checkpoint")[0]
     assert (checkpoint.step, checkpoint.count) == (100, 1)
     # The program reports 1.5 s, but has not run for so long.

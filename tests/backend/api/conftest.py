@@ -218,6 +218,7 @@ class Platform:
             usage=self.usage,
             gpus=self.gpus,
             goodput=lambda task: goodput(task, History(), self.clock.now()),
+            with_unsaved=lambda task: task,
             workspaces=self.workspaces,
             environments=self.environments,
             haienv=self.haienv,

@@ -19,7 +19,8 @@ import pytest
 import hai.task.staging
 from hai.task import checkpoint, checkpoint_files, env
 from hai.task.staging import StagedCheckpoint, pending
-from hai_backend.launch import checkpoint_writer, processes
+from hai_backend.launch import checkpoint_writer, processes, write_reports
+from hai_backend.launch.base import CheckpointWritten
 from hai_backend.launch.local_launcher import ProcessLauncher, sweep
 from hai_backend.launch.staging import CheckpointStaging
 from tests.small_disk import fill, small_disk
@@ -73,6 +74,26 @@ async def test_a_checkpoint_becomes_durable_and_its_memory_is_freed(staging, roo
     await until_durable(tmp_path / "kept", [1])
     await until(lambda: not [path for path in root.iterdir() if path.is_dir()])
     staging.close()
+
+
+async def test_the_writer_reports_how_long_it_took(staging, root, tmp_path, monkeypatch):
+    reports: list[CheckpointWritten] = []
+    staging.start(reports.append)
+    staging.use(7)
+    monkeypatch.setenv(env.RUN_NUMBER, "3")
+    await asyncio.to_thread(save, staging, tmp_path / "kept", 1)
+    await until(lambda: reports)
+    assert [(each.task_id, each.run) for each in reports] == [(7, 3)]
+    assert 0 < reports[0].seconds < 20
+    assert not list(root.glob("*.written"))
+    staging.close()
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[1]", '{"run": "x", "seconds": 1}'])
+def test_a_report_that_cannot_be_read_is_removed(tmp_path, content):
+    (tmp_path / "7.written").write_text(content)
+    assert write_reports.take(tmp_path) == []
+    assert not list(tmp_path.iterdir())
 
 
 async def test_the_memory_of_a_running_task_stays(staging, root, tmp_path):

@@ -69,6 +69,10 @@ def test_advice_is_positive_and_never_more_than_youngs_nor_far_beyond_an_interru
                      (300 - 50 - 60 + 90) / 400, 400.0, 60.0, id="earlier runs and this one"),
         pytest.param(running(NOW + 5, None), None, 0.0, 0.0, id="the clock was set back"),
         pytest.param(task(held_seconds=100, lost_seconds=500), 0.0, 100.0, 0.0, id="never below 0"),
+        pytest.param(task(held_seconds=100, overhead_seconds=10, saving_seconds=20, loading_seconds=30),
+                     0.4, 100.0, 60.0, id="saving and loading are no work"),
+        pytest.param(task(held_seconds=100, saving_seconds=70, loading_seconds=70), 0.0, 100.0, 100.0,
+                     id="they do not last longer than the work"),
     ],
 )  # fmt: skip
 def test_goodput_is_the_share_of_time_whose_work_is_saved(

@@ -54,6 +54,7 @@ happenings = st.one_of(
     ),
     st.builds(ev.WatchdogFired, runs, ranks, st.just(9.0)),
     st.builds(ev.CheckpointLost, runs, ranks, st.integers(0, 99), st.just("n"), st.none()),
+    st.builds(ev.CheckpointLoaded, runs, ranks, st.floats()),
     st.builds(ev.NodeReported, runs, ranks, st.just("xid 79")),
     st.builds(ev.WholeLifeStateChanged, runs, ranks, st.integers(0, 5)),
     st.builds(ev.AgentSilent, runs, ranks, st.floats(0, 100)),

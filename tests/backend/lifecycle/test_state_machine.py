@@ -723,6 +723,7 @@ def _any(event: type) -> ev.Event:
         ev.SuspendAcknowledged: ACK,
         ev.SaveProgressed: ev.SaveProgressed(1, 0, 1, 2),
         ev.CheckpointLost: ev.CheckpointLost(1, 0, 28, "n0", None),
+        ev.CheckpointLoaded: ev.CheckpointLoaded(1, 0, 0.5),
         ev.Yielded: YIELD,
         ev.ProgramExited: exited(0),
         ev.ProgramStarted: ev.ProgramStarted(1, 0),

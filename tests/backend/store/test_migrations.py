@@ -34,6 +34,8 @@ from hai_backend.store.tables import Base
 from hai_backend.store.tables.cluster import GROUPS
 from hai_backend.store.tables.tasks import RANKS, RUNS, TASKS
 
+CHECKPOINT_TIMES = ("load_seconds", "save_seconds", "write_seconds")  # of revision 16
+
 
 def differences(connection: Connection) -> list[Any]:
     upgrade(connection)
@@ -107,7 +109,7 @@ def test_tasks_of_the_first_revision_have_no_measurements() -> None:
         for table in (TASKS, RUNS):
             added = (
                 *("progress", "awaited", "asked_at", "yielded", "environment_lock"),
-                *("killed_at", "acknowledged_at"),
+                *("killed_at", "acknowledged_at", *CHECKPOINT_TIMES),
             )
             known = [c for c in table.columns if c.name not in added]
             values = {c.name: 0 if c.type.python_type is not str else "x" for c in known}
@@ -118,6 +120,8 @@ def test_tasks_of_the_first_revision_have_no_measurements() -> None:
         assert tuple(task) == ("{}", "[]")
         new = select(RUNS.c.asked_at, RUNS.c.yielded, RUNS.c.environment_lock, RUNS.c.killed_at)
         assert tuple(connection.execute(new).one()) == (None, False, "", None)
+        times = select(*(RUNS.c[name] for name in CHECKPOINT_TIMES))
+        assert tuple(connection.execute(times).one()) == (None, None, None)
     engine.dispose()
 
 
@@ -132,7 +136,8 @@ def test_runs_of_revision_14_acknowledged_when_they_were_asked(
     engine = create_engine("sqlite://")
     with engine.begin() as connection:
         command.upgrade(config(connection), "0014")
-        known = [c for c in RUNS.columns if c.name != "acknowledged_at"]
+        added = ("acknowledged_at", *CHECKPOINT_TIMES)
+        known = [c for c in RUNS.columns if c.name not in added]
         values = {c.name: 0 if c.type.python_type is not str else "x" for c in known}
         values |= {"state": "SUSPENDING", "acknowledged": acknowledged, "asked_at": asked_at}
         old = Table("runs", MetaData(), *(Column(c.name, c.type) for c in known))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from hai.v1.task_pb2 import Goodput
-from hai_tui.views.goodput import goodput_sentences
+from hai.v1.task_pb2 import Goodput, Run
+from hai_tui.views.goodput import checkpoint_times_sentence, goodput_sentences
 
 KNOWN = Goodput(
     share=0.5,
@@ -40,6 +40,8 @@ def changed(**fields: object) -> Goodput:
         pytest.param(KNOWN, 0, f"{SHARE}, 40s of work were lost", id="share"),
         pytest.param(changed(held_seconds=0.66, lost_seconds=0, interruptions=0), 0,
                      "goodput 50.0% of 0.66s: starting and leaving took 10s", id="less than a second"),
+        pytest.param(changed(overhead_seconds=16, saving_seconds=4, loading_seconds=2), 0,
+                     f"{SHARE}, saving 4s, loading 2s, 40s of work were lost", id="saving and loading"),
         pytest.param(KNOWN, 1, "checkpoints: 3, the last one 1m ago, 0.012s each, one in 30s of work", id="saves"),
         pytest.param(KNOWN, 2, f"{ADVICE} (it loses work every 1m30s)", id="its own losses"),
         pytest.param(changed(basis="group"), 2,
@@ -57,6 +59,20 @@ def test_what_the_time_of_a_task_was_worth_in_sentences(
     goodput: Goodput, line: int, says: str
 ) -> None:
     assert list(goodput_sentences(goodput, 1000.0))[line] == says
+
+
+@pytest.mark.parametrize(
+    ("times", "says"),
+    [
+        pytest.param({}, "", id="nothing is known"),
+        pytest.param({"save_seconds": 0.12}, "run 2: the last save took 0.12s", id="saved"),
+        pytest.param({"load_seconds": 2.0, "save_seconds": 0.12, "write_seconds": 41.2},
+                     "run 2: its checkpoint was loaded in 2s, the last save took 0.12s,"
+                     " the last write from memory to disk took 41s", id="all"),
+    ],
+)  # fmt: skip
+def test_how_long_the_checkpoints_of_a_run_took(times: dict[str, float], says: str) -> None:
+    assert checkpoint_times_sentence(Run(number=2, **times)) == says
 
 
 def test_a_task_that_held_no_nodes_says_nothing() -> None:

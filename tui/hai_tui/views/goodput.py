@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hai.v1.task_pb2 import Goodput
+from hai.v1.task_pb2 import Goodput, Run
 from hai_tui.formatting.values import since, span
 
 _BASES = {
@@ -27,8 +27,25 @@ def goodput_sentences(goodput: Goodput, now: float) -> Iterator[str]:
         yield f"note: {goodput.note}"
 
 
+def checkpoint_times_sentence(run: Run) -> str:
+    """Return how long the checkpoints of a run took; empty if that is unknown."""
+    parts = []
+    if run.HasField("load_seconds"):
+        parts.append(f"its checkpoint was loaded in {_duration(run.load_seconds)}")
+    if run.HasField("save_seconds"):
+        parts.append(f"the last save took {_duration(run.save_seconds)}")
+    if run.HasField("write_seconds"):
+        parts.append(f"the last write from memory to disk took {_duration(run.write_seconds)}")
+    return f"run {run.number}: {', '.join(parts)}" if parts else ""
+
+
 def _share_sentence(goodput: Goodput) -> str:
-    parts = [f"starting and leaving took {_duration(goodput.overhead_seconds)}"]
+    paused = goodput.saving_seconds + goodput.loading_seconds
+    parts = [f"starting and leaving took {_duration(goodput.overhead_seconds - paused)}"]
+    if goodput.saving_seconds:
+        parts.append(f"saving {_duration(goodput.saving_seconds)}")
+    if goodput.loading_seconds:
+        parts.append(f"loading {_duration(goodput.loading_seconds)}")
     if goodput.interruptions or goodput.lost_seconds >= 1:
         parts.append(f"{span(goodput.lost_seconds)} of work were lost")
     return f"goodput {goodput.share:.1%} of {_duration(goodput.held_seconds)}: {', '.join(parts)}"

@@ -19,7 +19,7 @@ _YEAR = 366 * 86400.0
 _PRIORITY = "priority"
 _STATE = "whole_life_state"
 _NODE = "node_reported"
-_LOST = "checkpoint_lost"
+_LOST, _LOADED = "checkpoint_lost", "checkpoint_loaded"
 
 
 class Calls:
@@ -58,6 +58,7 @@ class Calls:
             "disable_warn": self._disable_warn,
             "checkpoint_saved": self._checkpoint_saved,
             "checkpoint_lost": self._checkpoint_lost,
+            "checkpoint_loaded": self._checkpoint_loaded,
             "report_node": self._report_node,
             "saved": self._all_saved,
         }
@@ -139,6 +140,17 @@ class Calls:
             resumed_step=resumed if resumed >= 0 else None,
         )
         self._outgoing.put(_LOST, pb.AttachRequest(checkpoint_lost=lost))
+        self._wake()
+        return _OK
+
+    async def _checkpoint_loaded(self, request: Mapping[str, Any]) -> Answer:
+        """Send the longest load that was not sent yet. The server keeps the longest of all."""
+        seconds = number(request, "seconds", 0, _YEAR)
+        unsent = self._outgoing.unsent(_LOADED)
+        if unsent is not None:
+            seconds = max(seconds, unsent.checkpoint_loaded.seconds)
+        loaded = pb.CheckpointLoaded(seconds=seconds)
+        self._outgoing.put(_LOADED, pb.AttachRequest(checkpoint_loaded=loaded))
         self._wake()
         return _OK
 

@@ -171,6 +171,9 @@ _EVENTS: dict[str | None, Any] = {
         request.save_progress.total_bytes,
     ),
     "checkpoint_lost": lambda key, request: _checkpoint_lost(key, request.checkpoint_lost),
+    "checkpoint_loaded": lambda key, request: ev.CheckpointLoaded(
+        key.run, key.rank, request.checkpoint_loaded.seconds
+    ),
     "yielded": lambda key, _: ev.Yielded(key.run, key.rank),
     "watchdog_fired": lambda key, request: ev.WatchdogFired(
         key.run, key.rank, request.watchdog_fired.silent_seconds

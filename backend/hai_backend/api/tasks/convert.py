@@ -114,6 +114,9 @@ def run_to_proto(run: Run) -> pb.Run:
         whole_life_state=run.whole_life_state,
         priority=run.priority,
         environment_lock=run.environment_lock if _has_started(run) else "",
+        load_seconds=run.load_seconds,
+        save_seconds=run.save_seconds,
+        write_seconds=run.write_seconds,
     )
 
 
@@ -187,4 +190,6 @@ def goodput_to_proto(goodput: Goodput) -> pb.Goodput:
         yields=goodput.yields,
         restart_seconds=goodput.restart_seconds,
         note=goodput.note,
+        saving_seconds=goodput.saving_seconds,
+        loading_seconds=goodput.loading_seconds,
     )

@@ -209,6 +209,7 @@ class TaskService(TaskServiceServicer):
         return task_to_proto(task, self._deps.scheduling.wait(task.id), full=full)
 
     def _full_message(self, task: Task) -> task_pb2.Task:
+        task = self._deps.with_unsaved(task)
         message = self._message(task, full=True)
         if task.run is not None:
             message.goodput.CopyFrom(goodput_to_proto(self._deps.goodput(task)))

@@ -29,6 +29,7 @@ class TaskDeps:
     submission: Submission
     clock: Clock
     goodput: Callable[[Task], Goodput]
+    with_unsaved: Callable[[Task], Task]  # the task with reports that are not stored yet
     what_if: WhatIf
     forecasts: Forecasts
     dropped_logs: Callable[[int, int], Mapping[int, Dropped]]  # of a task and run, by rank

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -18,6 +18,7 @@ from hai_backend.domain.formatting import format_list
 from hai_backend.domain.node import Node
 from hai_backend.domain.task import Run, RunState, Task
 from hai_backend.launch.base import (
+    CheckpointWritten,
     KillRequest,
     Launcher,
     LauncherEvent,
@@ -54,6 +55,8 @@ class LaunchReconciler:
         cluster: Cluster,
         executor: Executor,
     ) -> None:
+        # set by server.leader.components
+        self.record_written: Callable[[int, int, float], None] = lambda task, run, seconds: None
         self.listed = asyncio.Event()
         self.newest = 0
         self._launcher = launcher
@@ -101,6 +104,8 @@ class LaunchReconciler:
                 self._apply_in_background(key, ev.RankGone(key.run, key.rank, why))
             case RankEvictionNotice(key=key, why=why):
                 await self._suspend_for(key, why)
+            case CheckpointWritten(task_id=task_id, run=run, seconds=seconds):
+                self.record_written(task_id, run, seconds)
             case LaunchFailed(key=key, reason=reason, unschedulable=unschedulable):
                 self._apply_in_background(
                     key, ev.LaunchFailed(key.run, key.rank, reason, unschedulable)

@@ -11,6 +11,7 @@ Only the lowest rank that reports is counted for a task, so that a checkpoint of
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import isfinite
@@ -21,7 +22,7 @@ import structlog
 from hai_backend.controllers.aio.clock import Clock
 from hai_backend.domain.errors import HaiError
 from hai_backend.domain.progress import Progress, update_longest, update_mean
-from hai_backend.domain.task import Run, RunState, Task
+from hai_backend.domain.task import Run, RunState, Task, TaskState
 from hai_backend.launch.base import RankKey
 
 log = structlog.get_logger(__name__)
@@ -58,6 +59,8 @@ class _Unsaved:
     rank: int
     received_at: float
     progress: Progress  # what it knows of checkpoints is newer than those of the task
+    save_seconds: float | None = None  # of the last checkpoint of the run
+    write_seconds: float | None = None
 
 
 class Tasks(Protocol):
@@ -94,30 +97,52 @@ class Checkpoints:
             self._log_implausible(key, report)
             return
         assert task.run is not None
-        progress = merged(self.with_unsaved(task).progress, task.run, key.rank, report, now)
-        self._unsaved[task.id] = _Unsaved(key.run, key.rank, now, progress)
+        known = self.with_unsaved(task)
+        assert known.run is not None
+        progress, seconds = merged(known.progress, task.run, key.rank, report, now)
+        self._unsaved[task.id] = _Unsaved(
+            key.run, key.rank, now, progress, seconds, known.run.write_seconds
+        )
         self.saved(task.id, key.run, progress.saved_at or now)
-        if task.id not in self._timers:
-            loop = asyncio.get_running_loop()
-            self._timers[task.id] = loop.call_later(self._every, self._flush_later, task.id)
+        self._flush_after(task.id, self._every)
+
+    def report_written(self, task_id: int, run: int, seconds: float) -> None:
+        """Process the report that a staged checkpoint of a run was written to disk, also after the end of the run."""
+        assert self.task_manager is not None
+        task = self.task_manager.unfinished().get(task_id)
+        if task is None or task.run is None or task.run.number != run:
+            return
+        known = self.with_unsaved(task)
+        assert known.run is not None
+        unsaved = self._unsaved.get(task_id)
+        if unsaved is None or unsaved.run != run:
+            # any rank may still report
+            unsaved = _Unsaved(run, sys.maxsize, 0.0, known.progress, known.run.save_seconds)
+        self._unsaved[task_id] = replace(unsaved, write_seconds=seconds)
+        self._flush_after(task_id, self._every if task.state is TaskState.RUNNING else 0.0)
 
     def with_unsaved(self, task: Task) -> Task:
         """Return the task with the reports that are not stored yet."""
         unsaved = self._unsaved.get(task.id)
         if unsaved is None or task.run is None or task.run.number != unsaved.run:
             return task
-        newer = unsaved.progress
+        newer, write_seconds = unsaved.progress, unsaved.write_seconds
+        if task.run.write_seconds != write_seconds:
+            task = replace(task, run=replace(task.run, write_seconds=write_seconds))
         if task.progress.saves == newer.saves:
             return task
         progress = replace(
             task.progress,
+            saving_seconds=newer.saving_seconds,
             saved_at=newer.saved_at,
             saves=newer.saves,
             saved_step=newer.saved_step,
             save_seconds=newer.save_seconds,
             longest_save=newer.longest_save,
         )
-        return replace(task, progress=progress)
+        assert task.run is not None
+        run = replace(task.run, save_seconds=unsaved.save_seconds)
+        return replace(task, progress=progress, run=run)
 
     def remove(self, task_id: int) -> None:
         """Remove the reports of a task whose run has ended. They must be stored."""
@@ -139,6 +164,11 @@ class Checkpoints:
         if self._logged.get(key.task_id) != key.run:
             self._logged[key.task_id] = key.run
             log.warning("a report of checkpoints is implausible", rank=str(key), said=str(report))
+
+    def _flush_after(self, task_id: int, seconds: float) -> None:
+        if task_id not in self._timers:
+            loop = asyncio.get_running_loop()
+            self._timers[task_id] = loop.call_later(seconds, self._flush_later, task_id)
 
     def _flush_later(self, task_id: int) -> None:
         self._timers.pop(task_id, None)
@@ -171,8 +201,10 @@ def _may_report(task: Task, key: RankKey) -> bool:
     return key.rank < len(run.ranks) and run.ranks[key.rank].started_at is not None
 
 
-def merged(progress: Progress, run: Run, rank: int, report: Report, now: float) -> Progress:
-    """Return the progress with a report that is limited to possible times.
+def merged(
+    progress: Progress, run: Run, rank: int, report: Report, now: float
+) -> tuple[Progress, float | None]:
+    """Return the progress with a report that is limited to possible times, and the limited seconds; None if unknown.
 
     The last checkpoint cannot be later than now, nor earlier than the previous checkpoint or the start of the program.
     All reported checkpoints together cannot have taken longer than the time since that bound.
@@ -188,9 +220,13 @@ def merged(progress: Progress, run: Run, rank: int, report: Report, now: float) 
         progress, saved_at=when, saves=progress.saves + count, saved_step=report.step
     )
     if seconds <= 0:
-        return progress
-    return replace(
+        return progress, None
+    # The time after the request to leave counts as leaving.
+    saving = count * seconds if run.asked_at is None else 0.0
+    progress = replace(
         progress,
         save_seconds=update_mean(progress.save_seconds, seconds, count),
         longest_save=update_longest(progress.longest_save, seconds),
+        saving_seconds=progress.saving_seconds + saving,
     )
+    return progress, seconds

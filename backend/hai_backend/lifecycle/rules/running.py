@@ -124,6 +124,20 @@ def on_checkpoint_lost(
     return Transition(task, (), (Line("CheckpointLost", reason, "agent", event.rank),), record=True)
 
 
+def on_checkpoint_loaded(
+    task: Task, run: Run, event: ev.CheckpointLoaded, now: float, limits: Limits
+) -> Transition:
+    """Store how long the program took to load its state, at most since its start. The longest load of a run counts."""
+    started_at, earlier = run.ranks[event.rank].started_at, run.load_seconds or 0.0
+    seconds = min(event.seconds, now - (now if started_at is None else started_at))
+    if not seconds > earlier:  # also if it is no number
+        return Transition(task)
+    progress = task.progress
+    progress = replace(progress, loading_seconds=progress.loading_seconds + seconds - earlier)
+    task = replace(task, progress=progress)
+    return Transition(with_run(task, run, load_seconds=seconds), silent=True)
+
+
 def on_whole_life_state_changed(
     task: Task, run: Run, event: ev.WholeLifeStateChanged, now: float, limits: Limits
 ) -> Transition:

@@ -208,6 +208,7 @@ class Components:
         self.launch_reconciler = LaunchReconciler(
             self.launcher, self.task_manager, self.cluster, self.executor
         )
+        self.launch_reconciler.record_written = self.checkpoints.report_written
         self.deadlines = Deadlines(self.clock, self._on_deadline, self._limits, paused=True)
         self.agent_silence = HeartbeatMonitor(
             self.task_manager,

@@ -69,6 +69,7 @@ class Serving:
             usage=components.usage,
             gpus=components.gpus,
             goodput=self._goodput,
+            with_unsaved=components.checkpoints.with_unsaved,
             workspaces=components.workspaces,
             environments=components.environments,
             haienv=self._haienv(),
@@ -162,7 +163,7 @@ class Serving:
     def _goodput(self, task: Task) -> Goodput:
         components = self._components
         history = components.interruptions.of(task.spec.resource.group)
-        return goodput(components.checkpoints.with_unsaved(task), history, components.clock.now())
+        return goodput(task, history, components.clock.now())
 
     def _report_services(self, task: Task, key: RankKey, report: ServicesReported) -> None:
         components = self._components

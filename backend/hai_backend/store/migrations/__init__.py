@@ -14,7 +14,7 @@ from hai_backend.domain.errors import Conflict
 if TYPE_CHECKING:
     from alembic.config import Config
 
-NEWEST = "0015"
+NEWEST = "0016"
 """The last revision in versions/. A test checks this value."""
 
 _VERSION = table("alembic_version", column("version_num"))

@@ -196,6 +196,9 @@ def run_to_row(task_id: int, run: Run) -> RowValues:
         run.environment_lock,
         run.killed_at,
         run.acknowledged_at,
+        run.load_seconds,
+        run.save_seconds,
+        run.write_seconds,
     )
 
 
@@ -218,6 +221,9 @@ def run_from_row(row: Sequence[Any], ranks: tuple[Rank, ...]) -> Run:
         environment_lock=row[15],
         killed_at=row[16],
         acknowledged_at=row[13] if row[17] is None and row[12] else row[17],
+        load_seconds=row[18],
+        save_seconds=row[19],
+        write_seconds=row[20],
     )
 
 

@@ -73,6 +73,9 @@ class RunRow(Base):
     environment_lock: Mapped[str] = mapped_column(server_default="")
     killed_at: Mapped[float | None]
     acknowledged_at: Mapped[float | None]
+    load_seconds: Mapped[float | None]
+    save_seconds: Mapped[float | None]
+    write_seconds: Mapped[float | None]
 
 
 class RankRow(Base):

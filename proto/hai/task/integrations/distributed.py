@@ -69,6 +69,7 @@ def load_latest(
     Return its step; None if there is none. If a rank finds damage, all ranks load the checkpoint before it. Raises
     RuntimeError if there is none before it, because parts of `state` are overwritten then.
     """
+    started = time.monotonic()
     target = checkpoint_files.target_of(name)
     damaged = False
     while True:
@@ -88,6 +89,7 @@ def load_latest(
                 raise
             damaged = True
         else:
+            current_channel.report_loaded(time.monotonic() - started)
             return found
 
 

@@ -36,6 +36,7 @@ from torch.utils.data import Sampler
 from hai import task
 from hai.task import checkpoint
 from hai.task.channel import log_line
+from hai.task.current_channel import report_loaded
 from hai.task.integrations.state_file import layout_of, unpack_state, write_layout, write_state
 
 _PORTABLE = 1  # cudaHostRegisterPortable
@@ -117,23 +118,11 @@ class Loop:
 
         Raises RuntimeError if this rank does not find the checkpoint of rank 0.
         """
-        if self._sharded:
-            return self._load_shards()
-        found = checkpoint.read_latest(self._name) if _rank() == 0 else None
-        step = _same_step(found and found[0])
-        if step < 0:
-            return False
-        state = read(self._name, step) if found is None else unpack(found[1])
-        if state is None:
-            raise RuntimeError(
-                f"rank {_rank()} does not find checkpoint {self._name} of step {step} in {checkpoint.directory()}; "
-                "keep checkpoints on storage that all ranks share"
-            )
-        for key, part in self._parts.items():
-            part.load_state_dict(state["parts"][key])
-        self._generators = state["generators"] if _rank() == 0 else self._rank_generators(step)
-        self._go_to(step)
-        return True
+        started = time.monotonic()
+        loaded = self._load_shards() if self._sharded else self._load_parts()
+        if loaded:
+            report_loaded(time.monotonic() - started)
+        return loaded
 
     def steps(self, total: int) -> Iterator[int]:
         """Yield the numbers of the remaining steps below `total`. Save and suspend between them."""
@@ -180,6 +169,23 @@ class Loop:
         if _rank() == 0:
             task.checkpoint_saved(time.monotonic() - started, self.step)  # once for all parts
         _barrier()  # because one call of go_suspend suspends all ranks
+
+    def _load_parts(self) -> bool:
+        found = checkpoint.read_latest(self._name) if _rank() == 0 else None
+        step = _same_step(found and found[0])
+        if step < 0:
+            return False
+        state = read(self._name, step) if found is None else unpack(found[1])
+        if state is None:
+            raise RuntimeError(
+                f"rank {_rank()} does not find checkpoint {self._name} of step {step} in {checkpoint.directory()}; "
+                "keep checkpoints on storage that all ranks share"
+            )
+        for key, part in self._parts.items():
+            part.load_state_dict(state["parts"][key])
+        self._generators = state["generators"] if _rank() == 0 else self._rank_generators(step)
+        self._go_to(step)
+        return True
 
     def _load_shards(self) -> bool:
         from hai.task.integrations.distributed import load_latest  # its import takes a second

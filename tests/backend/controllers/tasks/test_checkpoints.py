@@ -50,7 +50,7 @@ RUN = Run(1, RunState.RUNNING, (Rank(0, "n0", started_at=100.0),), 90.0, Priorit
 def test_what_is_reported_is_bounded_by_what_is_measured(
     known: Progress, report: Report, now: float, saved_at: float, saves: int, cost: float | None
 ) -> None:
-    found = merged(known, RUN, 0, report, now)
+    found, _ = merged(known, RUN, 0, report, now)
     assert (found.saved_at, found.saves) == (saved_at, saves)
     assert found.save_seconds == (None if cost is None else pytest.approx(cost))
 
@@ -148,6 +148,51 @@ async def test_the_longest_of_the_last_saves_is_known(place: Place) -> None:
         place.clock.advance(20)
         place.report(seconds)
         assert place.known().longest_save == longest
+
+
+async def test_a_run_knows_its_last_save_and_all_saving_counts(place: Place) -> None:
+    for seconds in (2.0, 4.0):
+        place.clock.advance(20)
+        place.report(seconds)
+    place.checkpoints.report_written(1, 1, 9.0)
+    task = place.checkpoints.with_unsaved(place.task_manager.unfinished()[1])
+    assert task.run is not None
+    assert (task.run.save_seconds, task.run.write_seconds) == (4.0, 9.0)
+    assert task.progress.saving_seconds == 6.0
+    await place.task_manager.flush(1)
+    assert await place.store.get_task(1) == place.task_manager.unfinished()[1]
+    assert place.task_manager.unfinished()[1].run == task.run
+
+
+async def test_a_save_after_the_request_to_leave_counts_as_leaving(place: Place) -> None:
+    await place.task_manager.suspend(1, "ada", hold=True, delay=0)
+    place.clock.advance(20)
+    place.report(2.0)
+    assert (place.known().saves, place.known().saving_seconds) == (1, 0.0)
+
+
+async def test_a_write_after_the_end_of_a_run_is_stored(place: Place) -> None:
+    place.report(0.25)
+    await place.task_manager.suspend(1, "ada", hold=True, delay=0)
+    await place.task_manager.apply(1, ev.Yielded(1, 0))
+    for rank in (0, 1):
+        await place.task_manager.apply(1, ev.RankGone(1, rank))
+    place.checkpoints.remove(1)  # as the server does
+    version = place.task_manager.feed.version
+    place.checkpoints.report_written(1, 1, 9.0)
+    await asyncio.wait_for(place.task_manager.feed.beyond(version), 5)
+    task = await place.store.get_task(1)
+    assert task is not None
+    assert task.state is TaskState.SUSPENDED
+    assert task.run is not None
+    assert (task.run.save_seconds, task.run.write_seconds) == (0.25, 9.0)
+
+
+@pytest.mark.parametrize(("task", "run"), [(1, 2), (9, 1)])
+async def test_a_write_of_an_unknown_run_is_ignored(place: Place, task: int, run: int) -> None:
+    place.checkpoints.report_written(task, run, 9.0)
+    await place.checkpoints.close()
+    assert place.store.writes == 0
 
 
 async def test_any_write_takes_them_along(place: Place) -> None:

@@ -29,7 +29,7 @@ from hai_tui.formatting.values import held_seconds, local, priority_name, since,
 from hai_tui.i18n import text
 from hai_tui.tasks.descriptions import likely_cause
 from hai_tui.views.dry_run import task_ahead_text
-from hai_tui.views.goodput import goodput_sentences
+from hai_tui.views.goodput import checkpoint_times_sentence, goodput_sentences
 from hai_tui.views.silent_agents import run_silence_text, task_silence_text
 from hai_tui.views.start_forecast import start_sentences
 from hai_tui.views.tasks import status
@@ -129,7 +129,8 @@ def overview(
     if run.ranks:
         title = text("head.ranks", number=run.number)
         cards.append(_card(title, _rank_grid(run, tones), _rank_legend(run, tones)))
-    if sentences := list(goodput_sentences(task.goodput, now)):
+    sentences = [*goodput_sentences(task.goodput, now), checkpoint_times_sentence(run)]
+    if sentences := [sentence for sentence in sentences if sentence]:
         cards.append(_card(text("head.goodput"), *map(Text, sentences)))
     cards.append(_card(text("head.facts"), _fact_grid(facts)))
     return Group(*cards)

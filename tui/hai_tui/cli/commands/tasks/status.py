@@ -15,7 +15,7 @@ from hai_tui.cli.parameters import any_tasks, many_tasks
 from hai_tui.cli.settings import Settings, with_client
 from hai_tui.formatting.values import Span
 from hai_tui.i18n import text
-from hai_tui.views.goodput import goodput_sentences
+from hai_tui.views.goodput import checkpoint_times_sentence, goodput_sentences
 from hai_tui.views.silent_agents import task_silence_text
 from hai_tui.views.start_forecast import start_sentences
 from hai_tui.views.tasks import OWN, RANKS, TASKS
@@ -137,7 +137,8 @@ def _show_task(settings: Settings, task: Task) -> None:
 
 
 def _print_goodput(settings: Settings, task: Task) -> None:
-    lines = list(goodput_sentences(task.goodput, settings.clock()))
+    lines = [*goodput_sentences(task.goodput, settings.clock())]
+    lines += filter(None, [checkpoint_times_sentence(task.run)])
     if lines:
         click.echo("\n" + "\n".join(lines))
 
