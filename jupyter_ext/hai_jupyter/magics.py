@@ -9,6 +9,7 @@ A kernel runs its own event loop, so each magic connects to the server in a thre
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import aclosing
@@ -63,7 +64,7 @@ class HaiMagics(Magics):
     def hai_job(self, line: str, cell: str) -> TaskView:
         """Submit this cell as a task. It runs in this directory, by itself: nothing of the kernel goes with it."""
         arguments = parse_argstring(self.hai_job, line)
-        return TaskView(_run_with_client(lambda client: _submit_cell(client, arguments, cell)))
+        return _view(_run_with_client(lambda client: _submit_cell(client, arguments, cell)))
 
     @_submit_options
     @argument("file", help="A script, a notebook, a program or a task file.")
@@ -74,7 +75,7 @@ class HaiMagics(Magics):
         """Submit a file as the panel would; it runs in the file's directory."""
         arguments = parse_argstring(self.hai_submit, line)
         file = Path(arguments.file).absolute()
-        return TaskView(_run_with_client(lambda client: _submit_file(client, arguments, file)))
+        return _view(_run_with_client(lambda client: _submit_file(client, arguments, file)))
 
     @magic_arguments()
     @argument("task", nargs="?", default="", help="Id or name; without: the newest of yours.")
@@ -127,6 +128,13 @@ def _run_with_client(call: Callable[[Client], Coroutine[Any, Any, Result]]) -> R
     if isinstance(result, BaseException):
         raise result
     return result
+
+
+def _view(task: Task) -> TaskView:
+    """Return the view of a submitted task, after the warnings of the server."""
+    for warning in task.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    return TaskView(task)
 
 
 async def _submit_file(client: Client, arguments: Any, file: Path) -> Task:

@@ -92,6 +92,7 @@ from hai_backend.controllers.cluster.service_status import ServiceStates
 from hai_backend.controllers.cluster.tunnels import Tunnels
 from hai_backend.controllers.metrics.gpus import GpuStates
 from hai_backend.controllers.metrics.usage import Usage
+from hai_backend.controllers.tasks.save_history import SaveHistory
 from hai_backend.domain.task import Task
 from hai_backend.domain.timing import Timing
 from hai_backend.domain.workspace import Pushed
@@ -118,6 +119,7 @@ class ApiDeps:
     gpus: GpuStates
     goodput: Callable[[Task], Goodput]
     with_unsaved: Callable[[Task], Task]
+    save_history: SaveHistory
     workspaces: Workspaces
     environments: Environments
     haienv: Haienv
@@ -322,6 +324,7 @@ def _task_deps(deps: ApiDeps, capacity: Capacity, images: Images) -> TaskDeps:
             mount_rules=None
             if deps.launcher == "process"
             else MountRules(deps.store, deps.directory),
+            save_history=deps.save_history,
         ),
         clock=deps.clock,
         goodput=deps.goodput,

@@ -64,8 +64,12 @@ def save_seconds(task: Task, limits: Limits) -> float:
     declared, longest = task.spec.options.save_within, task.progress.longest_save
     if longest is None:
         return declared
-    learned = _LEARNED_FACTOR * longest + _LEARNED_MARGIN
-    return max(declared, min(learned, limits.save_within_max))
+    return max(declared, min(learned_seconds(longest), limits.save_within_max))
+
+
+def learned_seconds(longest: float) -> float:
+    """Return the seconds that a program should have to save if the longest of its last saves took `longest`."""
+    return _LEARNED_FACTOR * longest + _LEARNED_MARGIN
 
 
 def stall_seconds(task: Task, limits: Limits) -> float:

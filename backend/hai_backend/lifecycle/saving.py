@@ -10,9 +10,10 @@ from math import ceil
 
 from hai_backend.domain.formatting import format_duration, format_part, format_size
 from hai_backend.domain.progress import PROTECTED_AFTER
+from hai_backend.domain.spec import TaskSpec, TaskType
 from hai_backend.domain.task import Run, RunState, Task
 from hai_backend.lifecycle.accounting import unsaved_seconds
-from hai_backend.lifecycle.limits import Limits, save_ends_at, stall_seconds
+from hai_backend.lifecycle.limits import Limits, learned_seconds, save_ends_at, stall_seconds
 
 _MARGIN = 1.1  # of the advised time to save over the estimate
 _ROUND_SECONDS = 5
@@ -42,6 +43,21 @@ def describe_unfinished_save(task: Task, run: Run, now: float, limits: Limits) -
         _advice(estimate, elapsed),
     )
     return " ".join(filter(None, sentences))
+
+
+def describe_short_save_within(spec: TaskSpec, earlier_task: int, longest_save: float) -> str:
+    """Return that `save_within` is too short, judged by the saves of an earlier task; empty if it is long enough."""
+    declared, learned = spec.options.save_within, learned_seconds(longest_save)
+    if spec.task_type is not TaskType.TRAINING or learned <= declared:
+        return ""
+    advised = min(_ROUND_SECONDS * ceil(learned / _ROUND_SECONDS), _MAX_SAVE_WITHIN)
+    if advised <= declared:
+        return ""
+    return (
+        f"task {earlier_task} with the same name took {_seconds(longest_save)} to save, but save_within is "
+        f"{format_duration(declared)}: a run that must leave may be ended while it saves. "
+        f"Set save_within to about {advised} s."
+    )
 
 
 def describe_next_protection(unsaved_suspensions: int) -> str:

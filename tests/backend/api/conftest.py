@@ -58,6 +58,7 @@ from hai_backend.controllers.metrics.gpus import GpuStates
 from hai_backend.controllers.metrics.usage import Usage
 from hai_backend.controllers.tasks.executor import Executor
 from hai_backend.controllers.tasks.notifications import DeliveryPolicy, Notifications
+from hai_backend.controllers.tasks.save_history import SaveHistory
 from hai_backend.controllers.tasks.task_manager import TaskManager
 from hai_backend.controllers.tasks.webhooks import Webhooks
 from hai_backend.domain.accounts.user import Role, TokenScope, User
@@ -219,6 +220,7 @@ class Platform:
             gpus=self.gpus,
             goodput=lambda task: goodput(task, History(), self.clock.now()),
             with_unsaved=lambda task: task,
+            save_history=SaveHistory(self.store),
             workspaces=self.workspaces,
             environments=self.environments,
             haienv=self.haienv,

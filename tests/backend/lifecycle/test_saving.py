@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from hai_backend.domain.progress import Progress
+from hai_backend.domain.spec import TaskType
 from hai_backend.domain.task import Run, Task, TaskState
 from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle import step
 from hai_backend.lifecycle.limits import DEFAULTS, Limits
-from hai_backend.lifecycle.saving import describe_save
+from hai_backend.lifecycle.saving import describe_save, describe_short_save_within
 from tests.backend.lifecycle.test_state_machine import ACK, NOW, STOP, SUSPEND, gone, running
+from tests.support.builders import a_spec
 
 GIB = 1 << 30
 LONG = replace(DEFAULTS, save_within_max=10.0)
@@ -140,3 +142,31 @@ def test_a_save_is_described_with_the_time_that_is_left(
     run: Run | None = task.run
     assert run is not None
     assert describe_save(run, NOW + now) == text
+
+
+@pytest.mark.parametrize(
+    ("kind", "declared", "longest", "advised"),
+    [
+        pytest.param(TaskType.TRAINING, 5, 2.6, None, id="1.5 x 2.6 + 1 fits into 5"),
+        pytest.param(TaskType.TRAINING, 5, 2.8, 10, id="1.5 x 2.8 + 1 does not"),
+        pytest.param(TaskType.TRAINING, 5, 8.3, 15, id="1.5 x 8.3 + 1 is 13.45"),
+        pytest.param(TaskType.TRAINING, 60, 8.3, None, id="declared"),
+        pytest.param(TaskType.TRAINING, 5, 5000.0, 3600, id="no more than a task may ask for"),
+        pytest.param(TaskType.TRAINING, 3600, 5000.0, None, id="nothing helps"),
+        pytest.param(TaskType.JUPYTER, 5, 8.3, None, id="a container does not save by itself"),
+    ],
+)
+def test_a_task_is_warned_if_an_earlier_one_needed_longer_to_save(
+    kind: TaskType, declared: int, longest: float, advised: int | None
+) -> None:
+    spec = a_spec()
+    options = replace(spec.options, save_within=declared)
+    sentence = describe_short_save_within(
+        replace(spec, task_type=kind, options=options), 12, longest
+    )
+    if advised is None:
+        assert sentence == ""
+    else:
+        assert sentence.startswith("task 12 with the same name took ")
+        assert f"save_within is {declared} s: " in sentence
+        assert sentence.endswith(f"Set save_within to about {advised} s.")

@@ -424,3 +424,14 @@ def test_a_mistyped_option_is_answered_with_the_nearest_one(
 ) -> None:
     done = hai("run", "a.yaml", "--options", assignment)
     assert (done.code, told in done.err) == (2, True)
+
+
+@pytest.mark.parametrize("options", [[], ["--json"], ["--array", "1-2"]], ids=" ".join)
+def test_warnings_of_the_server_are_printed_to_stderr(
+    hai, fake, files: Path, options: list[str]
+) -> None:
+    fake.world.warnings.append("save_within is too short")
+    done = hai("run", "a.yaml", *options)
+    assert done.code == 0
+    assert done.err.count("warning: save_within is too short") == max(1, len(options))
+    assert "warning: save_within" not in done.out

@@ -48,7 +48,10 @@ class TaskService(TaskServiceServicer):
     async def CreateTask(self, request: pb.CreateTaskRequest, context: Context) -> task_pb2.Task:
         submission, identity = self._deps.submission, current_caller()
         submit = submission.check if request.validate_only else submission.submit
-        return self._full_message(await submit(identity, request))
+        task = await submit(identity, request)
+        message = self._full_message(task)
+        message.warnings.extend(await submission.warnings(task))
+        return message
 
     async def DryRunTask(
         self, request: pb.DryRunTaskRequest, context: Context

@@ -20,10 +20,12 @@ from hai_backend.api.workspaces.pins import WorkspacePins
 from hai_backend.auth.directory import Directory
 from hai_backend.auth.permissions import Identity, require_runs_as_self
 from hai_backend.controllers.aio.clock import Clock
+from hai_backend.controllers.tasks.save_history import SaveHistory
 from hai_backend.domain.errors import Conflict, HaiError, Invalid, Violation
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.spec import TaskSpec, TaskType, count_characters
 from hai_backend.domain.task import Task, TaskState
+from hai_backend.lifecycle.saving import describe_short_save_within
 from hai_backend.scheduler.policy.policy import Policy
 from hai_backend.store.base import Store, TaskFilter, TaskQuery
 
@@ -57,6 +59,7 @@ class Submission:
         environments: EnvironmentChoice | None = None,
         workspaces: WorkspacePins | None = None,
         mount_rules: MountRules | None = None,
+        save_history: SaveHistory | None = None,
     ) -> None:
         self._task_manager = task_manager
         self._store = store
@@ -69,6 +72,7 @@ class Submission:
         self._environments = environments
         self._workspaces = workspaces
         self._mount_rules = mount_rules
+        self._save_history = save_history
         self._pending: list[tuple[str, str, TaskSpec]] = []  # user, request id and spec
         self._predecessors = Predecessors(TaskAccess(task_manager, directory))
 
@@ -147,6 +151,19 @@ class Submission:
         spec, _ = await self._pin(identity, self._validate(identity, request))
         await self._require_free_name(identity.name, spec.name)
         return self._make_task(identity, spec)
+
+    async def warnings(self, task: Task) -> list[str]:
+        """Return what may go wrong with a submitted task. An unavailable store gives no warnings."""
+        if self._save_history is None or task.spec.task_type is not TaskType.TRAINING:
+            return []
+        try:
+            last = await self._save_history.last(task.user, task.spec.name)
+        except HaiError:
+            return []
+        if last is None:
+            return []
+        warning = describe_short_save_within(task.spec, last.task_id, last.seconds)
+        return [warning] if warning else []
 
     def _make_task(self, identity: Identity, spec: TaskSpec) -> Task:
         now, predecessors = self._clock.now(), [after.task for after in spec.options.after]

@@ -37,6 +37,7 @@ from hai_backend.controllers.tasks.dependencies import Dependencies
 from hai_backend.controllers.tasks.executor import Executor
 from hai_backend.controllers.tasks.expiry import Expiry
 from hai_backend.controllers.tasks.notifications import DeliveryPolicy, Notifications
+from hai_backend.controllers.tasks.save_history import SaveHistory
 from hai_backend.controllers.tasks.task_manager import TaskManager
 from hai_backend.controllers.tasks.webhooks import Webhooks
 from hai_backend.domain.task import Task
@@ -153,6 +154,7 @@ class Components:
         )
         self.checkpoints = Checkpoints(self.clock)
         self.interruptions = Interruptions()
+        self.save_history = SaveHistory(self.store)
         self._limits = Limits(
             build_within=self.settings.build_seconds,
             save_within_max=self.settings.save_within_max,
@@ -230,6 +232,7 @@ class Components:
             directory=self.directory,
             scheduling=self.scheduling,
             interruptions=self.interruptions,
+            save_history=self.save_history,
             task_counts=self.task_counts,
             metrics=self.context.metrics,
             connected_agents=self.connected_agents,

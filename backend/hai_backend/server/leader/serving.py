@@ -70,6 +70,7 @@ class Serving:
             gpus=components.gpus,
             goodput=self._goodput,
             with_unsaved=components.checkpoints.with_unsaved,
+            save_history=components.save_history,
             workspaces=components.workspaces,
             environments=components.environments,
             haienv=self._haienv(),

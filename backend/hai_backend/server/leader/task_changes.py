@@ -25,6 +25,7 @@ from hai_backend.controllers.tasks.deadlines import Deadlines
 from hai_backend.controllers.tasks.dependencies import Dependencies
 from hai_backend.controllers.tasks.executor import Executor
 from hai_backend.controllers.tasks.notifications import Notifications
+from hai_backend.controllers.tasks.save_history import SaveHistory
 from hai_backend.domain.task import Task, TaskState
 from hai_backend.metrics.prometheus import Metrics
 
@@ -41,6 +42,7 @@ class TaskChanges:
     directory: Directory
     scheduling: SchedulingLoop
     interruptions: Interruptions
+    save_history: SaveHistory
     task_counts: TaskCounts
     metrics: Metrics
     connected_agents: ConnectedAgents
@@ -74,6 +76,7 @@ class TaskChanges:
 
     def _count(self, before: Task | None, task: Task) -> None:
         self.interruptions.changed(before, task)
+        self.save_history.changed(task)
         self.task_counts.changed(before, task)
         task_metrics.count(self.metrics, before, task, self.clock.now())
 

@@ -42,7 +42,9 @@ class FakeTaskService(FakeService):
         self._check_name_is_free(task)
         world.tasks[task.id] = task
         world.requests[request.request_id] = task.id
-        return world.changed(task, "TaskSubmitted")
+        answer = copy(world.changed(task, "TaskSubmitted"))
+        answer.warnings.extend(world.warnings)
+        return answer
 
     async def DryRunTask(self, request: rpc.DryRunTaskRequest) -> rpc.DryRunTaskResponse:
         """Answer that the task would wait, because the fake server starts no task."""

@@ -65,6 +65,7 @@ class World:
     events: dict[int, list[TaskEvent]] = field(default_factory=dict)
     lines: dict[int, list[LogLine]] = field(default_factory=dict)
     requests: dict[str, int] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)  # of the next submissions
     nodes: dict[str, Node] = field(default_factory=dict)
     packed: set[str] = field(default_factory=set)
     policies: dict[str, SchedulingPolicy] = field(default_factory=dict)

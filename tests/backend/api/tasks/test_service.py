@@ -19,9 +19,10 @@ from hai_backend.controllers.scheduling.snapshot import sched_task
 from hai_backend.domain.errors import Conflict
 from hai_backend.domain.node import Node, NodeState
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.progress import Progress
 from hai_backend.domain.scheduling.plan import Wait, WaitReason
 from hai_backend.domain.scheduling.snapshot import Snapshot
-from hai_backend.domain.task import Task
+from hai_backend.domain.task import Task, TaskState
 from hai_backend.launch.base import RankKey
 from hai_backend.lifecycle import events as ev
 from hai_backend.logs.lines import stamp
@@ -371,3 +372,28 @@ async def test_task_reports_its_goodput(platform: Any, make_spec: Any) -> None:
     assert found.note.startswith("no checkpoint reported yet")
     (listed,) = (await ada.tasks.ListTasks(pb.ListTasksRequest())).tasks
     assert not listed.HasField("goodput")
+
+
+@pytest.mark.parametrize("validate_only", [False, True])
+async def test_a_task_whose_saves_will_not_fit_is_warned(
+    platform: Any, make_spec: Any, validate_only: bool
+) -> None:
+    ada = await platform.caller("ada")
+    earlier = replace(a_task(name="one"), state=TaskState.FINISHED)
+    earlier = replace(earlier, id=0, progress=Progress(longest_save=8.3))
+    stored = await platform.store.create_task(earlier, (), "")
+    warnings = {
+        name: (
+            await ada.tasks.CreateTask(
+                pb.CreateTaskRequest(spec=make_spec(name), validate_only=validate_only)
+            )
+        ).warnings
+        for name in ("one", "two")
+    }
+    assert warnings == {
+        "one": [
+            f"task {stored.id} with the same name took 8 s to save, but save_within is 5 s: a run that must leave may"
+            " be ended while it saves. Set save_within to about 15 s."
+        ],
+        "two": [],
+    }

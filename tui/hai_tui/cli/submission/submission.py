@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hai_tui.cli.output.output import dump, note, show, show_one
+from hai_tui.cli.output.output import dump, note, note_warnings, show, show_one
 from hai_tui.cli.settings import Settings, call_server
 from hai_tui.cli.submission.dependencies import add_dependencies
 from hai_tui.cli.submission.sweep import Sweep, make_sweep
@@ -91,6 +91,8 @@ async def _create_all(client: Client, settings: Settings, sweep: Sweep) -> list[
             finally:
                 if settings.sentences and len(tasks) > index:
                     _report_submitted(settings, tasks[-1], spec, alone=not sweep.tag)
+                if len(tasks) > index:
+                    note_warnings(settings, *(f"warning: {w}" for w in tasks[-1].warnings))
     finally:  # report the created tasks also if the server refuses a later one
         if sweep.tag and tasks:
             message_key = "submitted.array" if len(tasks) == len(sweep.specs) else "submitted.part"

@@ -226,6 +226,8 @@ class SubmitPage(Page):
             self._show_result(_invalid_result(error))
             return
         self.hai.say(text("submitted", id=task.id, name=task.name))
+        for warning in task.warnings:
+            self.hai.say(warning, warning=True)
         app = self.hai
         app.back()
         app.goto(f"task {task.id}")
