@@ -290,14 +290,17 @@ def test_any_operations_give_the_content_of_a_plain_file(
     assert checkpoint.latest("m").read_bytes() == plain.getvalue()
 
 
-_POINTS = ["os.pwrite", "os.fsync", "pathlib.Path.rename", "pathlib.Path.unlink"]
+_POINTS = [
+    *("os.pwrite", "os.fsync", "pathlib.Path.rename", "pathlib.Path.unlink"),
+    *("fcntl.flock", "pathlib.Path.write_text"),
+]
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("number", range(3))
 @pytest.mark.parametrize("point", _POINTS)
 @pytest.mark.parametrize("work", ["save", "write out"])
-def test_a_kill_at_any_point_loses_nothing(folder, stage, work, point, number, moment):
+def test_a_kill_at_any_point_loses_nothing(folder, stage, capsys, work, point, number, moment):
     """`number` is that of the call of `point` at which the process is killed."""
     checkpoint.save_bytes("m", b"good", step=1, keep=1, durable=True)
     if work == "write out":
@@ -307,7 +310,7 @@ def test_a_kill_at_any_point_loses_nothing(folder, stage, work, point, number, m
         "write out": f"staging.write_out_all(pathlib.Path({str(stage)!r}))",
     }[work]
     code = (
-        "import os, pathlib, signal\n"
+        "import fcntl, os, pathlib, signal\n"
         "from hai.task import checkpoint, staging\n"
         f"real, calls = {point}, []\n"
         "def deadly(*a, **k):\n"
@@ -329,6 +332,7 @@ def test_a_kill_at_any_point_loses_nothing(folder, stage, work, point, number, m
     checkpoint_files.remove_unfinished(folder)
     assert durable(folder) == [found.step]
     assert len(list(folder.iterdir())) == 1
+    assert "was lost" not in capsys.readouterr().err
     assert set(kinds(stage)) <= {".part"}  # removed a minute later
 
 

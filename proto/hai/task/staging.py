@@ -155,7 +155,11 @@ def publish(
     keep: int,
     manifest: str = "",
 ) -> None:
-    """Publish full buffers as a staged checkpoint."""
+    """Publish full buffers as a staged checkpoint, then write its note.
+
+    In this order, a kill leaves no note of a checkpoint that was never complete. Until the note exists, the lock keeps
+    other processes from writing the checkpoint out, because the note would remain then.
+    """
     path = staging.absolute() / (_new_number(staging) + STAGED)
     facts = {
         "target": str(target.absolute()),
@@ -165,11 +169,14 @@ def publish(
         "manifest": manifest,
         "run": int(os.environ.get(env.RUN_NUMBER) or 0),
     }
-    with contextlib.suppress(OSError):  # a full disk does not matter yet
-        _write_note(target, step, path)
     part = path.with_suffix(_PART)
-    part.write_text(json.dumps(facts))
-    part.rename(path)
+    with part.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.write(json.dumps(facts))
+        file.flush()
+        part.rename(path)
+        with contextlib.suppress(OSError):  # a full disk does not matter yet
+            _write_note(target, step, path)
 
 
 def write_out(staged: StagedCheckpoint) -> bool:
