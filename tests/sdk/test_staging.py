@@ -202,6 +202,58 @@ def test_the_memory_limit_of_the_container_counts(
     assert bool(kinds(stage)) == is_staged
 
 
+def _write_as_a_library(path: Path, content: bytes) -> None:
+    """Write like torch.save, which raises an error of its own."""
+    try:
+        path.write_bytes(content)
+    except OSError:
+        raise RuntimeError("unexpected pos 192 vs 86") from None
+
+
+def _write_and_remove(path: Path, content: bytes) -> None:
+    try:
+        path.write_bytes(content)
+    except OSError:
+        path.unlink()
+        raise
+
+
+@pytest.mark.parametrize("write", [Path.write_bytes, _write_as_a_library, _write_and_remove])
+def test_a_library_that_fills_the_memory_writes_to_the_disk(
+    folder, outside, tmp_path, capsys, write
+):
+    content = os.urandom(3 * MIB)
+    with small_disk(tmp_path / "small", 2) as memory:
+        (memory / "7").mkdir()
+        outside.setenv(env.STAGING_DIR, str(memory / "7"))
+        saved = checkpoint.save_path("m", lambda path: write(path, content), step=2, size=MIB)
+        assert saved.read_bytes() == content
+        assert "written directly" in capsys.readouterr().err
+        assert list((memory / "7").iterdir()) == []  # the memory is free again
+        assert checkpoint.save_path("m", lambda path: path.write_bytes(b"x"), size=1).digest == ""
+
+
+def test_a_library_writes_to_the_disk_if_the_memory_is_removed(folder, stage, capsys):
+    def write(path):
+        shutil.rmtree(stage, ignore_errors=True)
+        path.write_bytes(b"x")
+
+    assert checkpoint.save_path("m", write, size=MIB).read_bytes() == b"x"
+    assert "written directly" in capsys.readouterr().err
+
+
+def test_an_error_of_a_library_is_raised_once(folder, stage):
+    calls = []
+
+    def write(path):
+        calls.append(path)
+        raise RuntimeError("a part has no state")
+
+    with pytest.raises(RuntimeError, match="no state"):
+        checkpoint.save_path("m", write, size=MIB)
+    assert (len(calls), kinds(stage), checkpoint.read_latest("m")) == (1, [], None)
+
+
 def _replace(path: Path, content: bytes) -> None:
     path.with_suffix(".new").write_bytes(content)
     path.with_suffix(".new").rename(path)

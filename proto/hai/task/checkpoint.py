@@ -84,21 +84,14 @@ def save_path(
 ) -> Checkpoint:
     """Save like save(), but call `write(path)`, for libraries that open the file themselves.
 
-    The checkpoint is staged only if there is memory for `size` bytes, which must not be less than its real size.
+    The checkpoint is staged only if there is memory for `size` bytes, which should not be less than its real size. If
+    the memory fills up all the same, `write` is called again, with the path of a file on disk.
     """
     started = time.monotonic()
     target = checkpoint_files.target_of(name)
     step = _next_step(target) if step is None else step
-    buffer = _buffer_for_path(size)
-    if buffer is not None:
-        try:
-            write(buffer.path)
-            buffer.reopen()
-            buffer.stage(target, buffer.size, step, keep)
-        finally:
-            buffer.filling = False
-        saved = Checkpoint(step, target, "")
-    else:
+    saved = Checkpoint(step, target, "")
+    if not _stage_path(target, write, size, step, keep):
         _write_out_staged(target)
         with checkpoint_files.create(target) as new:
             write(new.path)
@@ -236,19 +229,36 @@ def _stage(file: staging_buffers.StagedFile, target: Path, step: int, keep: int)
     return True
 
 
-def _buffer_for_path(size: int) -> staging_buffers.Buffer | None:
-    """Return an empty buffer for a library that opens the file itself; None if there is no memory for `size` bytes."""
+def _stage_path(
+    target: Path, write: Callable[[Path], object], size: int, step: int, keep: int
+) -> bool:
+    """Stage a file that a library writes to memory. Return False if there is no memory for it."""
     directory = staging.directory()
     if directory is None or not size:
-        return None
+        return False
+    buffers = staging_buffers.buffers(directory)
     try:
-        return staging_buffers.buffers(directory).take(size, new=True)
+        buffer = buffers.take(size, new=True)
     except OSError as error:
         _log_no_memory(error)
-        return None
+        return False
+    staged = False
+    try:
+        write(buffer.path)
+        buffer.reopen()
+        buffer.stage(target, buffer.size, step, keep)
+        staged = True
+    except Exception as error:  # libraries raise different errors for a full disk
+        if staging_buffers.has_room(directory, error):
+            raise
+        _log_no_memory(error)
+    finally:
+        if not staged:
+            buffers.discard(buffer)
+    return staged
 
 
-def _log_no_memory(error: OSError) -> None:
+def _log_no_memory(error: Exception) -> None:
     log_line(f"a checkpoint is written directly, while the program waits: {error}")
 
 

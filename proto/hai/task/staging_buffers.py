@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import io
 import mmap
@@ -146,6 +147,12 @@ class Buffers:
             self._shard = self._take(size)
             self._shard.filling = True
             return self._shard
+
+    def discard(self, buffer: Buffer) -> None:
+        """Free the memory of a buffer whose content is not needed."""
+        with self._lock:
+            self._buffers.remove(buffer)
+            buffer.remove()
 
     def reserve(self, size: int, prepare: Prepare | None = None) -> None:
         """Allocate and map a buffer of `size` bytes, so that the next save need not. Raises OSError."""
@@ -351,6 +358,16 @@ def buffers(directory: Path) -> Buffers:
     if directory not in _buffers:
         _buffers[directory] = Buffers(directory, int(os.environ.get(env.STAGING_BYTES) or 0))
     return _buffers[directory]
+
+
+def has_room(directory: Path, error: Exception) -> bool:
+    """Return False if a write has failed with `error` because the memory is full, or its directory was removed.
+
+    A library may raise an error of its own.
+    """
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return False
+    return directory.exists() and os.statvfs(directory).f_bavail > 0
 
 
 def _allocated_bytes(root: Path) -> int:
