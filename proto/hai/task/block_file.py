@@ -97,7 +97,35 @@ def read_spans(
         return all(threads.map(read_block, by_block))
 
 
-class BlockFile(io.RawIOBase):
+class SeekableFile(io.RawIOBase):
+    """A file for reading and writing that keeps its size and its position."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.size = 0
+        self._position = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        origin = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self.size}[whence]
+        if origin + offset < 0:
+            raise OSError(22, f"cannot seek to {origin + offset}, before the start of the file")
+        self._position = origin + offset
+        return self._position
+
+
+class BlockFile(SeekableFile):
     """A new file for a program to write. Threads write and hash the appended bytes in blocks.
 
     A program may also seek, read and overwrite, as zipfile does. Blocks that it overwrites are read and hashed again at
@@ -123,39 +151,18 @@ class BlockFile(io.RawIOBase):
         ] = {}  # by block number; missing ones are computed at the end
         # the last block, which may be filled only in part
         self._block = memoryview(bytearray(BLOCK_BYTES))
-        self._size = 0
-        self._position = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        origin = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
-        if origin + offset < 0:
-            raise OSError(22, f"cannot seek to {origin + offset}, before the start of the file")
-        self._position = origin + offset
-        return self._position
 
     def write(self, data: Buffer) -> int:
         view = memoryview(data)
         if not view.nbytes:
             return 0
         view = view.cast("B")
-        if self._position == self._size:
+        if self._position == self.size:
             self._append(view)
         else:
             self._overwrite(view)
         self._position += len(view)
-        self._size = max(self._size, self._position)
+        self.size = max(self.size, self._position)
         return len(view)
 
     def readinto(self, buffer: Buffer) -> int:
@@ -172,11 +179,11 @@ class BlockFile(io.RawIOBase):
     def truncate(self, size: int | None = None) -> int:
         """Set the size. Bytes after the new size are removed; added bytes are zero."""
         self._flush_blocks()
-        old, self._size = self._size, self._position if size is None else size
-        os.ftruncate(self._fileno, self._size)
-        self._forget_digests(min(old, self._size), max(old, self._size))
+        old, self.size = self.size, self._position if size is None else size
+        os.ftruncate(self._fileno, self.size)
+        self._forget_digests(min(old, self.size), max(old, self.size))
         self._load_last_block()
-        return self._size
+        return self.size
 
     def finish(self) -> str:
         """Write the remaining bytes, and return the digest of the file. The bytes are not flushed to disk."""
@@ -185,7 +192,7 @@ class BlockFile(io.RawIOBase):
     def finish_blocks(self) -> list[bytes]:
         """Write the remaining bytes, and return the SHA-256 of each block. An empty file has one block."""
         self._flush_blocks()
-        blocks = range(max(-(-self._size // BLOCK_BYTES), 1))
+        blocks = range(max(-(-self.size // BLOCK_BYTES), 1))
         missing = [number for number in blocks if number not in self._digests]
         offsets = [number * BLOCK_BYTES for number in missing]
         hashed = self._threads.map(lambda start: _hash_block(self._fileno, start), offsets)
@@ -196,11 +203,11 @@ class BlockFile(io.RawIOBase):
         """Stop the threads. Bytes that they have not written are lost; call `finish` first to keep them."""
         self._writes.clear()
         self._threads.shutdown(cancel_futures=True)
-        self._size = 0  # so that the flush of the base class writes nothing
+        self.size = 0  # so that the flush of the base class writes nothing
         super().close()
 
     def _append(self, view: memoryview) -> None:
-        start, size = 0, self._size
+        start, size = 0, self.size
         while start < len(view):
             filled = size % BLOCK_BYTES
             blocks = (len(view) - start) // BLOCK_BYTES
@@ -242,7 +249,7 @@ class BlockFile(io.RawIOBase):
         """Write all bytes to the file, including those of the last block, which is kept in memory."""
         while self._writes:
             self._writes.popleft().result()
-        number, filled = divmod(self._size, BLOCK_BYTES)
+        number, filled = divmod(self.size, BLOCK_BYTES)
         write_all(self._fileno, self._block[:filled], number * BLOCK_BYTES)
 
     def _overwrite(self, view: memoryview) -> None:
@@ -250,8 +257,8 @@ class BlockFile(io.RawIOBase):
         self._flush_blocks()
         write_all(self._fileno, view, self._position)
         end = self._position + len(view)
-        self._forget_digests(min(self._position, self._size), end)
-        self._size = max(self._size, end)
+        self._forget_digests(min(self._position, self.size), end)
+        self.size = max(self.size, end)
         self._load_last_block()
 
     def _forget_digests(self, start: int, end: int) -> None:
@@ -259,7 +266,7 @@ class BlockFile(io.RawIOBase):
             self._digests.pop(number, None)
 
     def _load_last_block(self) -> None:
-        number, filled = divmod(self._size, BLOCK_BYTES)
+        number, filled = divmod(self.size, BLOCK_BYTES)
         os.preadv(self._fileno, [self._block[:filled]], number * BLOCK_BYTES)
 
 

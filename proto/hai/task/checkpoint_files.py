@@ -17,11 +17,11 @@ import glob
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from hai.task import env
 from hai.task.block_file import DIGEST_PATTERN, is_intact, read_intact
@@ -112,7 +112,7 @@ def newest(
         with contextlib.suppress(FileNotFoundError):  # deleted meanwhile, so list them again
             if (result := verify(candidates[-1])) is not None:
                 return candidates[-1], result
-            _set_aside(candidates[-1], _DAMAGED, "does not match its digest")
+            set_aside(candidates[-1], "does not match its digest")
 
 
 def remove_unfinished(parent: Path, name: str = "") -> int:
@@ -144,13 +144,7 @@ def unfinished_bytes(target: Path) -> int:
 
 def published(target: Path) -> list[Checkpoint]:
     """Return all checkpoints of this name, the oldest first."""
-    form = re.compile(re.escape(target.name) + rf"\.(\d+)\.({DIGEST_PATTERN})")
-    try:
-        entries = os.listdir(target.parent)
-    except FileNotFoundError:
-        return []
-    matches = (form.fullmatch(entry) for entry in entries)
-    return sorted(Checkpoint(int(m[1]), target.parent / m[0], m[2]) for m in matches if m)
+    return list_published(target, Checkpoint, f"({DIGEST_PATTERN})")
 
 
 def _publish(path: Path, target: Path, step: int, digest: str) -> Checkpoint:
@@ -162,24 +156,70 @@ def _publish(path: Path, target: Path, step: int, digest: str) -> Checkpoint:
         os.fsync(file.fileno())
     final = target.with_name(f"{target.name}.{step:012d}.{digest}")
     path.rename(final)
-    for later in (c for c in published(target) if c.step > step):
-        _set_aside(later, _ABANDONED, f"is of a later step than {step}, which is saved now")
+    abandon_later(published(target), step)
     sync_directory(target.parent)
     return Checkpoint(step, final, digest)
 
 
 def _prune(target: Path, saved: Checkpoint, keep: int) -> None:
-    """Delete other checkpoints of the same step, and all but the newest `keep` checkpoints."""
-    others = [c for c in published(target) if c.path != saved.path]
-    same = [c for c in others if c.step == saved.step]  # an earlier checkpoint of this step
-    older = [c for c in others if c.step < saved.step]
-    for old in same + older[: max(len(older) - max(keep, 1) + 1, 0)]:
+    for old in superseded(published(target), saved, keep):
         old.path.unlink(missing_ok=True)
 
 
-def _set_aside(found: Checkpoint, suffix: str, reason: str) -> None:
-    log_line(f"{found.path} {reason}: it is set aside as {suffix}")
-    found.path.rename(found.path.with_name(found.path.name + suffix))
+# For checkpoints that are files, and for those that are directories (sharded_checkpoint.py).
+
+
+class Published(Protocol):
+    """A published checkpoint: a file or a directory."""
+
+    @property
+    def step(self) -> int: ...
+
+    @property
+    def path(self) -> Path: ...
+
+
+P = TypeVar("P", bound=Published)
+
+
+def list_published(
+    target: Path, make: Callable[[int, Path, str], P], digest_pattern: str
+) -> list[P]:
+    """Return the checkpoints NAME.STEP.DIGEST of a target, the oldest first, made of step, path and digest.
+
+    `digest_pattern` matches the name after the step. Its first group is the digest.
+    """
+    form = re.compile(re.escape(target.name) + rf"\.(\d+)\.{digest_pattern}")
+    try:
+        entries = os.listdir(target.parent)
+    except FileNotFoundError:
+        return []
+    matches = (form.fullmatch(entry) for entry in entries)
+    found = (make(int(m[1]), target.parent / m[0], m[2]) for m in matches if m)
+    return sorted(found, key=lambda each: (each.step, each.path))
+
+
+def set_aside(found: Published, reason: str, suffix: str = _DAMAGED) -> None:
+    """Rename a checkpoint that must not be used. Another process may have done so."""
+    with contextlib.suppress(FileNotFoundError):
+        found.path.rename(found.path.with_name(found.path.name + suffix))
+        log_line(f"{found.path} {reason}: it is set aside as {suffix}")
+
+
+def abandon_later(found: Sequence[Published], step: int) -> None:
+    """Set aside the checkpoints of later steps than `step`, which was saved now."""
+    for later in (each for each in found if each.step > step):
+        set_aside(later, f"is of a later step than {step}, which is saved now", _ABANDONED)
+
+
+def superseded(found: Sequence[P], saved: P, keep: int) -> list[P]:
+    """Return other checkpoints of the step of `saved`, and all but the newest `keep` checkpoints."""
+    others = [each for each in found if each.path != saved.path]
+    same = [
+        each for each in others if each.step == saved.step
+    ]  # an earlier checkpoint of this step
+    older = [each for each in others if each.step < saved.step]
+    return same + older[: max(len(older) - max(keep, 1) + 1, 0)]
 
 
 def create_locked(path: Path) -> FileIO:

@@ -6,8 +6,7 @@ determines all bytes. Until it is published, the directory is `.NAME.STEP.dcp.wr
 has locked the manifest. If a rank is killed before, the next save or the agent removes the directory.
 
 As with checkpoint.save, a damaged checkpoint is renamed to `….damaged`, and checkpoints of later steps than the newest
-save to `….abandoned`. Only one save
-at a time may run under a name.
+save to `….abandoned`. Only one save at a time may run under a name.
 """
 
 from __future__ import annotations
@@ -24,14 +23,12 @@ from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 
-from hai.task.channel import log_line
+from hai.task import checkpoint_files
 from hai.task.checkpoint_files import sync_directory
 
 MANIFEST = "manifest.json"
 _PUBLISHED = ".dcp"
 _WRITING = ".dcp.writing"
-_DAMAGED = ".damaged"
-_ABANDONED = ".abandoned"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -52,18 +49,13 @@ class ShardedCheckpoint:
 
     def set_aside(self, reason: str) -> None:
         """Rename a damaged checkpoint, so that the one before it is used. Another rank may have done so."""
-        _rename_aside(self, _DAMAGED, reason)
+        checkpoint_files.set_aside(self, reason)
 
 
 def published(target: Path) -> list[ShardedCheckpoint]:
     """Return all checkpoints of this name, the oldest first. Their content is not verified."""
-    form = re.compile(re.escape(target.name) + rf"\.(\d+)\.([0-9a-f]{{64}}){re.escape(_PUBLISHED)}")
-    try:
-        entries = os.listdir(target.parent)
-    except FileNotFoundError:
-        return []
-    matches = (form.fullmatch(entry) for entry in entries)
-    return sorted(ShardedCheckpoint(int(m[1]), target.parent / m[0], m[2]) for m in matches if m)
+    pattern = rf"([0-9a-f]{{64}}){re.escape(_PUBLISHED)}"
+    return checkpoint_files.list_published(target, ShardedCheckpoint, pattern)
 
 
 def latest(target: Path, step: int | None = None) -> tuple[ShardedCheckpoint, bytes] | None:
@@ -138,9 +130,7 @@ class UnfinishedCheckpoint:
         else:
             self.path.rename(saved.path)
         self._manifest.close()
-        for later in (c for c in published(self._target) if c.step > self._step):
-            reason = f"is of a later step than {self._step}, which is saved now"
-            _rename_aside(later, _ABANDONED, reason)
+        checkpoint_files.abandon_later(published(self._target), self._step)
         sync_directory(self._target.parent)
         _prune(self._target, saved, keep)
         return saved
@@ -230,20 +220,11 @@ def _files(directory: Path) -> list[Path]:
 
 def _prune(target: Path, saved: ShardedCheckpoint, keep: int) -> None:
     """Delete other checkpoints of the same step, and all but the newest `keep` checkpoints."""
-    others = [c for c in published(target) if c.path != saved.path]
-    same = [c for c in others if c.step == saved.step]  # an earlier checkpoint of this step
-    older = [c for c in others if c.step < saved.step]
-    for old in same + older[: max(len(older) - max(keep, 1) + 1, 0)]:
+    for old in checkpoint_files.superseded(published(target), saved, keep):
         # Renamed first, because a checkpoint of which half is deleted must not be found.
         unpublished = old.path.with_name(f".{old.path.name.removesuffix(_PUBLISHED)}{_WRITING}")
         old.path.rename(unpublished)
         _delete(unpublished)
-
-
-def _rename_aside(found: ShardedCheckpoint, suffix: str, reason: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        found.path.rename(found.path.with_name(found.path.name + suffix))
-        log_line(f"{found.path} {reason}: it is set aside as {suffix}")
 
 
 def _write_to_disk(file: FileIO, content: bytes) -> None:

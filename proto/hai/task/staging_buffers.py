@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import io
 import mmap
 import os
 import sys
@@ -15,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hai.task import checkpoint_files, env, staging
-from hai.task.block_file import BlockFile, write_all
+from hai.task.block_file import BlockFile, SeekableFile, write_all
 from hai.task.staging import FileInMemory
 
 TYPE_CHECKING = False  # type checkers assume True
@@ -221,7 +220,7 @@ class Buffers:
         return sum(_sizes(path for path in paths if path not in used))
 
 
-class StagedFile(io.RawIOBase):
+class StagedFile(SeekableFile):
     """The file that a program writes a checkpoint to. It is in memory, until it exceeds what is allowed.
 
     Then everything is written to `overflow()`, a new file on durable storage, and so is what follows.
@@ -242,29 +241,14 @@ class StagedFile(io.RawIOBase):
         self._overflow = overflow
         self._direct: BlockFile | None = None
         self._on_written = on_written
-        self._position = 0
-        self.size = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
 
     def tell(self) -> int:
-        return self._direct.tell() if self._direct is not None else self._position
+        return self._direct.tell() if self._direct is not None else super().tell()
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         if self._direct is not None:
             return self._direct.seek(offset, whence)
-        origin = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self.size}[whence]
-        if origin + offset < 0:
-            raise OSError(22, f"cannot seek to {origin + offset}, before the start of the file")
-        self._position = origin + offset
-        return self._position
+        return super().seek(offset, whence)
 
     def extend(self, count: int) -> memoryview | None:
         """Append `count` bytes, which the caller fills in the returned memory; None if they must be written instead."""
