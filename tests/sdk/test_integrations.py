@@ -5,15 +5,17 @@ The tests use small models and the real libraries.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from hai.task import checkpoint, control_file, env, staging, staging_buffers
+from hai.task import checkpoint, control_file, env, staged_directory, staging, staging_buffers
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = [
@@ -247,12 +249,63 @@ class TestTransformers:
         with pytest.raises(SystemExit, match="suspended"):
             self.train(tmp_path / "a", task_world, at)
         assert task_world.names[-2:] == ["checkpoint_saved", "go_suspend"]
-        assert latest(tmp_path / "a") == str(tmp_path / "a" / f"checkpoint-{at + 1}")
+        staged = env.STAGING_DIR in os.environ
+        assert (tmp_path / "a" / f"checkpoint-{at + 1}").exists() != staged
+        found = Path(latest(tmp_path / "a"))
+        assert json.loads((found / "trainer_state.json").read_text())["global_step"] == at + 1
+        assert found.parent == tmp_path / "a"
+        if staged:
+            assert list(Path(os.environ[env.STAGING_DIR]).iterdir()) == []  # the memory is free
         task_world._map[control_file.FLAG] = control_file.NONE
         resumed, trainer = self.train(tmp_path / "a")
         assert trainer.state.global_step == 12
         undisturbed, _ = self.train(tmp_path / "b")
         assert torch.equal(resumed, undisturbed)
+
+    @pytest.mark.parametrize(
+        ("changes", "may"),
+        [
+            pytest.param({}, True, id="one process"),
+            pytest.param({"world_size": 2}, False, id="several processes"),
+            pytest.param({"deepspeed": "ds.json"}, False, id="DeepSpeed"),
+            pytest.param({"fsdp": ["full_shard"]}, False, id="FSDP"),
+            pytest.param({"metric_for_best_model": "loss"}, False, id="the best is kept"),
+            pytest.param({"push_to_hub": True}, False, id="it is pushed"),
+        ],
+    )
+    def test_only_a_checkpoint_of_one_process_is_staged(self, outside, changes, may):
+        from hai.task.integrations.transformers import _may_stage
+
+        arguments = {
+            "world_size": 1, "deepspeed": None, "fsdp": [], "metric_for_best_model": None,
+            "load_best_model_at_end": False, "push_to_hub": False,
+        }  # fmt: skip
+        assert _may_stage(SimpleNamespace(**arguments | changes)) == may
+
+    @pytest.mark.parametrize("memory", [True, False], ids=["of a later step", "lost"])
+    def test_the_newest_of_both_kinds_is_used(self, outside, tmp_path, capsys, memory):
+        from hai.task.integrations.transformers import _seal, latest
+
+        stage, folder = tmp_path / "memory", tmp_path / "out"
+        stage.mkdir()
+        outside.setenv(env.STAGING_DIR, str(stage))
+        (folder / "checkpoint-5").mkdir(parents=True)
+        _seal(folder / "checkpoint-5")
+        made = staged_directory.create(10)
+        assert made is not None
+        (made.path / "checkpoint-7").mkdir()
+        (made.path / "checkpoint-7" / "state").write_bytes(b"x")
+        made.stage(made.path / "checkpoint-7", folder / "suspended", 7, 2)
+        if not memory:
+            for path in stage.iterdir():
+                path.unlink()
+        found = Path(latest(folder))
+        assert found.name.startswith("suspended.000000000007." if memory else "checkpoint-5")
+        told = "suspended of step 7 was lost" in capsys.readouterr().err
+        assert told != memory
+        (folder / "checkpoint-9").mkdir()
+        _seal(folder / "checkpoint-9")
+        assert latest(folder) == str(folder / "checkpoint-9")
 
     def test_a_torn_checkpoint_is_passed_over(self, outside, tmp_path, capsys):
         from hai.task.integrations.transformers import latest

@@ -3,6 +3,7 @@
 A staging directory is a directory in memory (tmpfs) that belongs to one task on one node: HAI_STAGING_DIR. It has:
 
     NUMBER.data   a buffer. The program that fills it has locked it, and uses it again for later checkpoints.
+    NUMBER.dir    a directory that a library fills with files, which then become buffers.
     NUMBER.json   a staged checkpoint: its target, its step, and its files with their buffers. It is published by a
                   rename when the buffers are full, and removed when the checkpoint is durable.
 
@@ -28,6 +29,7 @@ import io
 import json
 import mmap
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -42,6 +44,7 @@ from hai.task.current_channel import SaveProgress
 from hai.task.sharded_checkpoint import ShardedCheckpoint, UnfinishedCheckpoint
 
 STAGED, DATA, MARK, _PART = ".json", ".data", ".shards", ".part"
+DIRECTORY = ".dir"  # see staged_directory.py
 _NOTE = ".staged"
 _PART_SECONDS = 60.0
 _WAIT_SECONDS = 0.05
@@ -262,6 +265,8 @@ def remove_unused(staging: Path) -> None:
     """Remove the buffers of programs that have ended, except those of staged checkpoints."""
     for path in staging.glob(f"*{DATA}"):
         _remove_unused_buffer(path)
+    for path in staging.glob(f"*{DIRECTORY}"):
+        _remove_unlocked_directory(path)
     for suffix in (_PART, MARK):  # left by a program that was killed while it saved
         for path in staging.glob(f"*{suffix}"):
             with contextlib.suppress(FileNotFoundError):
@@ -348,12 +353,15 @@ def _write_shards(staged: StagedCheckpoint, on_stored: Callable[[int], None]) ->
     try:
         for part in staged.files:
             path = new.path / part.name
+            path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("x+b", buffering=0) as file, BlockFile(file, on_stored) as blocks:
                 cast("BinaryIO", blocks).write(part.map())
                 digests = [digest.hex() for digest in blocks.finish_blocks()]
                 os.fsync(file.fileno())
             facts = {"block_bytes": block_file.BLOCK_BYTES, "digests": digests}
             manifest["files"][part.name].update(facts)
+        for nested in (path for path in new.path.rglob("*") if path.is_dir()):
+            checkpoint_files.sync_directory(nested)
         new.publish(json.dumps(manifest, separators=(",", ":")).encode(), staged.keep)
     except Exception:
         with contextlib.suppress(OSError):
@@ -369,6 +377,17 @@ def _remove_unused_buffer(path: Path) -> None:
             path.parent
         ):  # asked with the lock: nobody can publish it any more
             path.unlink()
+
+
+def _remove_unlocked_directory(path: Path) -> None:
+    """Remove a directory unless the program that fills it still runs."""
+    with contextlib.suppress(OSError):
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(path)
+        finally:
+            os.close(handle)
 
 
 def _is_abandoned(data: io.FileIO) -> bool:

@@ -16,11 +16,9 @@ directory, to which each rank writes (sharded_checkpoint.py).
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.strategies import (
     DDPStrategy,
@@ -35,14 +33,13 @@ from hai.task.channel import log_line
 from hai.task.integrations.data_order import DataOrder, keep_order
 from hai.task.integrations.torch import (
     StepBatches,
+    estimate_bytes,
     get_generators,
     pack,
     read,
     set_generators,
 )
 from hai.task.sharded_checkpoint import UnfinishedCheckpoint
-
-_RESERVE, _RESERVE_BYTES = 1.1, 16 << 20  # for what is no tensor of the model or an optimizer
 
 
 class SuspendCallback(Callback):  # type: ignore[misc, unused-ignore]
@@ -227,13 +224,4 @@ def _checkpoint_bytes(trainer: Trainer) -> int:
     """
     if type(trainer.strategy) not in (SingleDeviceStrategy, DDPStrategy):
         return 0
-    states = [trainer.lightning_module.state_dict(), *(o.state_dict() for o in trainer.optimizers)]
-    return int(_RESERVE * sum(map(_tensor_bytes, states))) + _RESERVE_BYTES
-
-
-def _tensor_bytes(tree: Any) -> int:
-    if isinstance(tree, torch.Tensor):
-        return int(tree.nbytes)
-    if isinstance(tree, Mapping):
-        return sum(map(_tensor_bytes, tree.values()))
-    return sum(map(_tensor_bytes, tree)) if isinstance(tree, list | tuple) else 0
+    return estimate_bytes(trainer.lightning_module, *trainer.optimizers)

@@ -39,6 +39,7 @@ from hai.task.channel import log_line
 from hai.task.current_channel import report_loaded
 from hai.task.integrations.state_file import layout_of, unpack_state, write_layout, write_state
 
+_RESERVE, _RESERVE_BYTES = 1.1, 16 << 20  # for what is no tensor of the model or an optimizer
 _PORTABLE = 1  # cudaHostRegisterPortable
 _SPARE_BYTES = (
     1 << 20
@@ -336,6 +337,19 @@ def pack(state: dict[str, Any]) -> bytes:
     buffer = io.BytesIO()
     write_state(buffer, state)
     return buffer.getvalue()
+
+
+def estimate_bytes(*parts: Any) -> int:
+    """Return more bytes than a library writes for a model and its optimizers."""
+    return int(_RESERVE * sum(_tensor_bytes(part.state_dict()) for part in parts)) + _RESERVE_BYTES
+
+
+def _tensor_bytes(tree: Any) -> int:
+    if isinstance(tree, torch.Tensor):
+        return int(tree.nbytes)
+    if isinstance(tree, Mapping):
+        return sum(map(_tensor_bytes, tree.values()))
+    return sum(map(_tensor_bytes, tree)) if isinstance(tree, list | tuple) else 0
 
 
 def get_generators() -> dict[str, Any]:

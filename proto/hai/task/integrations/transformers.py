@@ -4,8 +4,12 @@
     trainer.train(resume_from_checkpoint=latest(arguments.output_dir))
 
 The Trainer writes its own checkpoints, also by its own schedule (`save_steps`). When the platform requests a suspend,
-the callback requests a checkpoint, and suspends after it is on disk. `output_dir` must be on storage that all ranks
-share.
+the callback requests a checkpoint, and suspends after that. `output_dir` must be on storage that all ranks share.
+
+Before a suspend, a single process writes the checkpoint to memory (staged_directory.py). It is written to disk later,
+as a directory `suspended.STEP.DIGEST.dcp` in `output_dir`. All other checkpoints are written directly: those of the
+Trainer's schedule, of several processes, with DeepSpeed or FSDP, and if the Trainer itself uses its checkpoints later
+(`metric_for_best_model`, `load_best_model_at_end`, `push_to_hub`).
 """
 
 from __future__ import annotations
@@ -20,10 +24,16 @@ import torch.distributed as dist
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from hai import task
+from hai.task import checkpoint, sharded_checkpoint, staged_directory, staging
 from hai.task.channel import log_line
-from hai.task.integrations.torch import suspend_agreed
+from hai.task.checkpoint_files import Checkpoint
+from hai.task.integrations.torch import estimate_bytes, suspend_agreed
+from hai.task.sharded_checkpoint import ShardedCheckpoint
+from hai.task.staged_directory import StagedDirectory
 
 _MANIFEST = "hai-manifest.json"  # names and sizes of the files; written last
+_SUSPENDED = "suspended"  # name of the checkpoints that are staged in memory
+_KEEP = 2
 
 
 class SuspendCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
@@ -33,14 +43,21 @@ class SuspendCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
         self._suspend_requested = False
         self._suspended = False
         self._step_ended = 0.0
+        self._memory: StagedDirectory | None = None  # in place of output_dir during a save
+        self._output_dir = ""
 
     def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **objects: Any
     ) -> TrainerControl:
         """Request a checkpoint if a suspend is requested. The Trainer calls it between two optimizer steps."""
         self._step_ended = time.monotonic()
         if not self._suspended and (self._suspend_requested or suspend_agreed(state.global_step)):
             self._suspend_requested = control.should_save = True
+            if _may_stage(args):
+                size = estimate_bytes(objects["model"], objects["optimizer"])
+                self._memory = staged_directory.create(size)
+            if self._memory is not None:
+                self._output_dir, args.output_dir = str(args.output_dir), str(self._memory.path)
         return control
 
     def on_save(
@@ -49,7 +66,13 @@ class SuspendCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
         """Complete the checkpoint after this process has written its part, and suspend if that is requested."""
         _barrier()
         if state.is_world_process_zero:
-            _seal(Path(str(args.output_dir)) / f"checkpoint-{state.global_step}")
+            folder = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
+            if self._memory is None:
+                _seal(folder)
+            else:
+                target = Path(self._output_dir) / _SUSPENDED
+                self._memory.stage(folder, target, state.global_step, _KEEP)
+                self._memory, args.output_dir = None, self._output_dir
             task.checkpoint_saved(time.monotonic() - self._step_ended, state.global_step)
         if self._suspend_requested:
             self._suspend_requested, self._suspended = False, True
@@ -58,13 +81,38 @@ class SuspendCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
 
 
 def latest(output_dir: str | Path) -> str | None:
-    """Return the path of the newest complete checkpoint; None in the first run."""
+    """Return the path of the newest complete checkpoint; None in the first run.
+
+    A checkpoint that is staged in memory is first written to disk. Raises OSError if that fails.
+    """
+    target = Path(output_dir) / _SUSPENDED
+    staging.write_out_all(staging.directory(), target)
+    suspended, written = sharded_checkpoint.latest_complete(target), _latest_written(output_dir)
+    found: list[Checkpoint | ShardedCheckpoint] = [c for c in (written, suspended) if c is not None]
+    newest = max(found, key=lambda each: each.step, default=None)
+    durable = [*found, *sharded_checkpoint.published(target)]
+    checkpoint.report_losses(target, durable, None if newest is None else newest.step)
+    return None if newest is None else str(newest.path)
+
+
+def _latest_written(output_dir: str | Path) -> Checkpoint | None:
+    """Return the newest complete checkpoint that the Trainer has written directly."""
     found = Path(output_dir).glob(f"checkpoint-*/{_MANIFEST}")
-    for manifest in sorted(found, key=lambda m: int(m.parent.name.split("-")[1]), reverse=True):
+    for manifest in sorted(found, key=lambda m: _step(m.parent), reverse=True):
         if _complete(manifest):
-            return str(manifest.parent)
+            return Checkpoint(_step(manifest.parent), manifest.parent, "")
         log_line(f"{manifest.parent} is damaged; the checkpoint before it is used")
     return None
+
+
+def _step(folder: Path) -> int:
+    return int(folder.name.split("-")[1])
+
+
+def _may_stage(args: TrainingArguments) -> bool:
+    """Return whether one process writes the whole checkpoint, and the Trainer does not need it later."""
+    needed_later = args.metric_for_best_model or args.load_best_model_at_end or args.push_to_hub
+    return args.world_size == 1 and not (args.deepspeed or args.fsdp or needed_later)
 
 
 def _barrier() -> None:
