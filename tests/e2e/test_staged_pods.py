@@ -47,12 +47,13 @@ def leftovers(memory: Path) -> list[Path]:
     return list(memory.glob("*/*/*"))
 
 
-def writers() -> list[int]:
-    """Return the processes of writers."""
+def writers(memory: Path) -> list[int]:
+    """Return the processes of the writers of a directory."""
     found = []
     for process in processes.all_processes():
         with open(f"/proc/{process.pid}/cmdline", "rb") as file:
-            if b"--until-released" in file.read().split(b"\0"):
+            words = file.read().split(b"\0")
+            if b"--until-released" in words and any(os.fsencode(memory) in word for word in words):
                 found.append(process.pid)
     return found
 
@@ -60,7 +61,7 @@ def writers() -> list[int]:
 async def until_clean(memory: Path) -> None:
     """Wait until no writer runs and nothing is left of it."""
     async with asyncio.timeout(20):
-        while writers() or leftovers(memory):  # noqa: ASYNC110 - no event says so
+        while writers(memory) or leftovers(memory):  # noqa: ASYNC110 - no event says so
             await asyncio.sleep(0.1)
 
 
@@ -71,7 +72,7 @@ async def test_a_pod_ends_before_its_checkpoint_is_on_disk(
     task_id = await suspend(here)
     assert staged(memory) == [".data", ".json"]
     assert steps(here.home, task_id) == []
-    assert len(writers()) == 1
+    assert len(writers(memory)) == 1
     assert "SuspendForced" not in await here.kinds(task_id)
     filling.unlink()
     line = await go_on(here.client, task_id)
@@ -116,7 +117,7 @@ async def test_a_killed_writer_loses_nothing(
 ) -> None:
     here, filling = full_disk
     task_id = await suspend(here)
-    (first,) = writers()
+    (first,) = writers(memory)
     os.kill(first, signal.SIGKILL)
     filling.unlink()
     async with asyncio.timeout(20):
