@@ -161,3 +161,15 @@ async def test_the_times_to_save_to_write_and_to_load_are_known_for_each_run(tmp
         assert 0 < second.load_seconds < 20
         found = await here.client.tasks.get(task_id)
         assert found.goodput.loading_seconds == pytest.approx(second.load_seconds)
+
+
+async def test_the_next_task_of_the_same_name_is_warned_if_it_has_less_time_to_save(tmp_path):
+    async with process_deployment(tmp_path) as here:
+        assert not (await here.client.tasks.create(here.spec("other", SAVES))).warnings
+        task_id = await suspend(here)
+        await go_on(here.client, task_id)
+        (warning,) = (
+            await here.client.tasks.create(here.spec("saves", SAVES, save_within=1))
+        ).warnings
+        assert warning.startswith(f"task {task_id} with the same name took ")
+        assert warning.endswith("Set save_within to about 5 s.")
