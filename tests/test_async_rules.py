@@ -17,7 +17,6 @@ AGENT = ROOT / "backend" / "hai_backend" / "agent"
 
 # Modules that may break a rule, with the reasons.
 NO_STREAMS_OF_GRPC = {
-    "backend/hai_backend/api/server/watch_service.py": "asks the services of this process",
     "proto/hai/client/connection/multi_address.py": "is a channel to stubs; what they make is wrapped by their callers",
 }
 MAKES_TASKS = {"backend/hai_backend/agent/coroutines.py": "the task group of the agent"}

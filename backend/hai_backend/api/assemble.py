@@ -76,6 +76,7 @@ from hai_backend.api.tunnels.service import TunnelDeps, TunnelService
 from hai_backend.api.usage.service import UsageService
 from hai_backend.api.users.service import UserService
 from hai_backend.api.users.shares import Shares
+from hai_backend.api.watch.cache import WatchCache
 from hai_backend.api.webhooks.service import WebhookDeps, WebhookService
 from hai_backend.api.workspaces.access import Workspaces
 from hai_backend.api.workspaces.cluster_changes import ClusterChangeWatcher
@@ -308,6 +309,7 @@ def _task_deps(deps: ApiDeps, capacity: Capacity, images: Images) -> TaskDeps:
         scheduling=deps.scheduling,
         cluster=deps.cluster,
         directory=deps.directory,
+        watch_cache=WatchCache(deps.store, deps.task_manager, deps.directory.groups_of),
         dropped_logs=deps.logs.dropped,
         gpus=deps.gpus,
         submission=Submission(

@@ -44,7 +44,7 @@ from hai_backend.api.environments.pinning import EnvironmentPinning
 from hai_backend.api.request.limits import CallLimits
 from hai_backend.api.scheduling.forecasts import Forecasts
 from hai_backend.api.server.server import ApiServer, Endpoint
-from hai_backend.api.tasks import watch
+from hai_backend.api.watch import cache as watch
 from hai_backend.api.webhooks.service import WebhookDeps
 from hai_backend.api.workspaces.access import Workspaces
 from hai_backend.api.workspaces.pins import WorkspacePins

@@ -14,7 +14,7 @@ from hai.v1 import node_service_pb2 as npb
 from hai.v1 import user_service_pb2 as upb
 from hai.v1.watch_service_pb2 import WatchRequest
 from hai_backend.api.nodes.tenants import NodeTenants
-from hai_backend.api.tasks import watch as watching
+from hai_backend.api.watch import cache as watching
 from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.spec import AfterSpec
@@ -119,12 +119,11 @@ async def test_changes_of_tasks_do_not_refresh_nodes_each_time(
     monkeypatch.setattr(watching, "BUNDLE_SECONDS", 60.0)
     board = Counted(platform.cluster, platform.task_manager, platform.clock)
     board.refresh()
-    waits = asyncio.ensure_future(board.wait_for_change(board.version))
-    for number in range(20):
-        await platform.task_manager.submit("ada", a_spec(f"t{number}"), "")
-        await asyncio.sleep(0)
-    assert counts == 1
-    waits.cancel()
+    with board.stream(), board.stream():
+        for number in range(20):
+            await platform.task_manager.submit("ada", a_spec(f"t{number}"), "")
+            await asyncio.sleep(0)
+        assert counts == 1
 
 
 async def test_watch_of_nothing_is_refused(platform: Any) -> None:

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import aclosing
+from typing import cast
 
 from hai.v1 import node_pb2
 from hai.v1 import node_service_pb2 as pb
 from hai.v1.node_service_pb2_grpc import NodeServiceServicer
 from hai_backend.api.nodes import labels
 from hai_backend.api.nodes.convert import entry_to_proto
+from hai_backend.api.nodes.encode import NodeEncoder
 from hai_backend.api.nodes.gpus import NodeGpus
 from hai_backend.api.nodes.groups import NodeGroups
 from hai_backend.api.nodes.tenants import NodeTenants
 from hai_backend.api.protocols import Cluster, Scheduling
 from hai_backend.api.request import limits, paging
 from hai_backend.api.request.field_checks import FieldViolations
-from hai_backend.api.request.paging import split_messages, split_text
+from hai_backend.api.request.paging import split_text
 from hai_backend.api.server.call_context import Context, current_caller
 from hai_backend.api.tasks.access import TaskAccess
+from hai_backend.api.watch.wire import integer_field, join_fields
 from hai_backend.domain.errors import Conflict, NotFound
 from hai_backend.domain.node import Node
 from hai_backend.domain.scheduling import snapshot_json
 from hai_backend.domain.scheduling.snapshot import Snapshot
+
+_VERSION = pb.WatchNodesResponse.VERSION_FIELD_NUMBER
 
 
 class NodeService(NodeServiceServicer):
@@ -45,6 +51,7 @@ class NodeService(NodeServiceServicer):
         self._gpus = gpus
         self._scheduling = scheduling
         self._watched_labels = watched_labels
+        self._encoder = NodeEncoder()
 
     async def ListNodes(
         self, request: pb.ListNodesRequest, context: Context
@@ -67,22 +74,29 @@ class NodeService(NodeServiceServicer):
     async def WatchNodes(
         self, request: pb.WatchNodesRequest, context: Context
     ) -> AsyncIterator[pb.WatchNodesResponse]:
+        async with aclosing(self.encoded_changes(request)) as responses:
+            async for response in responses:
+                yield cast(pb.WatchNodesResponse, response)  # wire.accept_encoded takes bytes
+
+    async def encoded_changes(self, request: pb.WatchNodesRequest) -> AsyncGenerator[bytes, None]:
+        """Yield the encoded responses of WatchNodes to the current caller."""
         sent_version, is_first = request.after_version, True
-        while True:
-            nodes = self._changed_nodes(request.group, sent_version)
-            version = self._tenants.version
-            if version < sent_version:  # the caller has a version of another server: send all nodes
-                sent_version = 0
-                continue
-            parts = split_messages(nodes, limits.NODES_BYTES)
-            part = next(parts)
-            for next_part in parts:
-                yield pb.WatchNodesResponse(nodes=part, version=sent_version)
-                part = next_part
-            if part or is_first:
-                yield pb.WatchNodesResponse(nodes=part, version=version)
-            sent_version, is_first = version, False
-            await self._tenants.wait_for_change(sent_version)
+        with self._tenants.stream():
+            while True:
+                nodes = self._changed_nodes(request.group, sent_version)
+                version = self._tenants.version
+                if version < sent_version:  # a version of another server: send all nodes
+                    sent_version = 0
+                    continue
+                parts = join_fields(nodes, limits.NODES_BYTES)
+                part = next(parts)
+                for next_part in parts:
+                    yield part + integer_field(_VERSION, sent_version)
+                    part = next_part
+                if part or is_first:
+                    yield part + integer_field(_VERSION, version)
+                sent_version, is_first = version, False
+                await self._tenants.wait_for_change(sent_version)
 
     async def CordonNode(self, request: pb.CordonNodeRequest, context: Context) -> node_pb2.Node:
         reason = _check_reason(request.reason)
@@ -129,11 +143,11 @@ class NodeService(NodeServiceServicer):
         for part in await asyncio.to_thread(_write_snapshot, snapshot, request.anonymous):
             yield pb.GetSnapshotResponse(data=part)
 
-    def _changed_nodes(self, group: str, after_version: int) -> Iterator[node_pb2.Node]:
-        """Return an iterator that converts each node when it is needed."""
+    def _changed_nodes(self, group: str, after_version: int) -> Iterator[bytes]:
+        """Return an iterator that encodes each node when it is needed."""
         self._tenants.refresh()
         can_see, changed = self._can_see_task(), self._tenants.nodes(group, after_version)
-        return (entry_to_proto(version, entry, can_see) for version, entry in changed)
+        return (self._encoder.encode(version, entry, can_see) for version, entry in changed)
 
     def _get(self, name: str) -> node_pb2.Node:
         self._tenants.refresh()

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from hai_backend.api.protocols import Cluster, TaskManager
-from hai_backend.api.tasks import watch
+from hai_backend.api.watch import cache as watch
+from hai_backend.controllers.aio.change_feed import ChangeFeed
 from hai_backend.controllers.aio.clock import Clock
 from hai_backend.domain.node import Node
 from hai_backend.domain.task import Task, holders
@@ -48,6 +50,10 @@ class NodeTenants:
         self._refreshed_versions = (-1, -1)  # of the nodes and the tasks
         self._paused_until = 0.0
         self._entries: dict[str, tuple[int, Entry]] = {}
+        self._lists: dict[tuple[str, int], list[tuple[int, Entry]]] = {}  # as `nodes` returns them
+        self._changes = ChangeFeed()
+        self._stream_count = 0
+        self._refresher: asyncio.Task[None] | None = None
         self.version = 0
 
     def refresh(self) -> None:
@@ -58,8 +64,11 @@ class NodeTenants:
         self._refreshed_versions, began_at = versions, time.monotonic()
         self._compute()
         ended_at = time.monotonic()
-        pause = max(watch.BUNDLE_SECONDS, _PAUSE_FACTOR * (ended_at - began_at))
-        self._paused_until = ended_at + pause
+        self._paused_until = ended_at + max(
+            watch.BUNDLE_SECONDS,
+            watch.SECONDS_PER_STREAM * self._stream_count,
+            _PAUSE_FACTOR * (ended_at - began_at),
+        )
 
     def _compute(self) -> None:
         tenants = tenants_by_node(self._task_manager.unfinished().values())
@@ -71,8 +80,10 @@ class NodeTenants:
         ]
         if changed or len(nodes) != len(self._entries):
             self.version = max(self.version + 1, int(self._clock.now() * 1e6))
+            self._lists = {}
         existing = {name: self._entries[name] for name in nodes if name in self._entries}
         self._entries = {**existing, **{e.node.name: (self.version, e) for e in changed}}
+        self._changes.publish(self.version)
 
     def _changed_entry(self, node: Node, tenants: list[Tenant]) -> Entry | None:
         """Return the new entry of a node, or None if nothing has changed."""
@@ -83,22 +94,39 @@ class NodeTenants:
 
     def nodes(self, group: str = "", after_version: int = 0) -> list[tuple[int, Entry]]:
         """Return the nodes that changed after a version, by name. An empty group means all groups."""
-        return [
-            (version, entry)
-            for name, (version, entry) in sorted(self._entries.items())
-            if version > after_version and group in ("", entry.node.group)
-        ]
+        if (group, after_version) not in self._lists:
+            self._lists[group, after_version] = [
+                (version, entry)
+                for name, (version, entry) in sorted(self._entries.items())
+                if version > after_version and group in ("", entry.node.group)
+            ]
+        return self._lists[group, after_version]
 
     def node(self, name: str) -> tuple[int, Entry] | None:
         return self._entries.get(name)
 
+    @contextmanager
+    def stream(self) -> Iterator[None]:
+        """Count a stream that calls `wait_for_change`. One task refreshes the table for all streams."""
+        if self._refresher is None:
+            self._refresher = asyncio.create_task(self._keep_fresh(), name="node-tenants")
+        self._stream_count += 1
+        try:
+            yield
+        finally:
+            self._stream_count -= 1
+            if not self._stream_count:
+                self._refresher.cancel()
+                self._refresher = None
+
     async def wait_for_change(self, version: int) -> None:
         """Return soon after a node has a larger version. Most changes of tasks leave all nodes as they are."""
+        await self._changes.beyond(version)
+
+    async def _keep_fresh(self) -> None:
         while True:
             await asyncio.sleep(self._paused_until - time.monotonic())
             self.refresh()
-            if self.version > version:
-                return
             await self._wait_for_feeds()
 
     async def _wait_for_feeds(self) -> None:

@@ -20,10 +20,18 @@ from hai_backend.api.request.limits import DEFAULTS, CallLimits
 from hai_backend.api.server.call_context import Handler
 from hai_backend.api.server.certificates import Certificates
 from hai_backend.api.server.methods import service_names
+from hai_backend.api.watch.wire import accept_encoded
 from hai_backend.api.workspaces.push_reader import parse_manually
 from hai_backend.domain.errors import Invalid, Unavailable, Violation
 
 _PUSH_METHOD = "/hai.v1.WorkspaceService/PushTree"
+_WATCH_METHODS = frozenset(
+    {
+        "/hai.v1.TaskService/WatchTasks",
+        "/hai.v1.NodeService/WatchNodes",
+        "/hai.v1.WatchService/Watch",
+    }
+)
 _FRAME_BYTES = 4 << 20  # The default of 16 KiB makes uploads slow
 LOOPBACK_PREFIXES = ("127.", "localhost:", "[::1]:", "unix:")
 
@@ -106,6 +114,8 @@ def collect_handlers(services: Iterable[Registration]) -> dict[str, Handler]:
     for register, service in services:
         register(service, collector)
     collector.handlers[_PUSH_METHOD] = parse_manually(collector.handlers[_PUSH_METHOD])
+    for method in _WATCH_METHODS & collector.handlers.keys():
+        collector.handlers[method] = accept_encoded(collector.handlers[method])
     return collector.handlers
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
+from typing import cast
 
 from hai.client.connection.streams import merge_streams
 from hai.v1 import node_service_pb2, task_service_pb2
@@ -12,6 +13,7 @@ from hai.v1.watch_service_pb2_grpc import WatchServiceServicer
 from hai_backend.api.nodes.service import NodeService
 from hai_backend.api.server.call_context import Context
 from hai_backend.api.tasks.service import TaskService
+from hai_backend.api.watch.wire import message_field
 from hai_backend.domain.errors import Invalid, Violation
 
 
@@ -27,23 +29,25 @@ class WatchService(WatchServiceServicer):
     ) -> AsyncIterator[pb.WatchResponse]:
         streams = []
         if request.HasField("tasks"):
-            streams.append(self._watch_tasks(request.tasks, context))
+            streams.append(self._watch_tasks(request.tasks))
         if request.HasField("nodes"):
-            streams.append(self._watch_nodes(request.nodes, context))
+            streams.append(self._watch_nodes(request.nodes))
         if not streams:
             raise Invalid((Violation("tasks", "say what to watch: tasks, nodes, or both"),))
         async with aclosing(merge_streams(*streams)) as answers:
-            async for answer in answers:
-                yield answer
+            async for encoded in answers:
+                yield cast(pb.WatchResponse, encoded)  # wire.accept_encoded takes bytes
 
     async def _watch_tasks(
-        self, request: task_service_pb2.WatchTasksRequest, context: Context
-    ) -> AsyncGenerator[pb.WatchResponse, None]:
-        async for answer in self._tasks.WatchTasks(request, context):
-            yield pb.WatchResponse(tasks=answer)
+        self, request: task_service_pb2.WatchTasksRequest
+    ) -> AsyncGenerator[bytes, None]:
+        async with aclosing(self._tasks.encoded_changes(request)) as responses:
+            async for encoded in responses:
+                yield message_field(pb.WatchResponse.TASKS_FIELD_NUMBER, encoded)
 
     async def _watch_nodes(
-        self, request: node_service_pb2.WatchNodesRequest, context: Context
-    ) -> AsyncGenerator[pb.WatchResponse, None]:
-        async for answer in self._nodes.WatchNodes(request, context):
-            yield pb.WatchResponse(nodes=answer)
+        self, request: node_service_pb2.WatchNodesRequest
+    ) -> AsyncGenerator[bytes, None]:
+        async with aclosing(self._nodes.encoded_changes(request)) as responses:
+            async for encoded in responses:
+                yield message_field(pb.WatchResponse.NODES_FIELD_NUMBER, encoded)

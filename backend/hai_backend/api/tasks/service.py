@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
+from typing import cast
+from weakref import WeakValueDictionary
 
 from hai.v1 import task_pb2
 from hai.v1 import task_service_pb2 as pb
 from hai.v1.task_service_pb2_grpc import TaskServiceServicer
 from hai_backend.api.nodes.convert_gpus import gpus_to_proto
 from hai_backend.api.request import filters, limits, paging
-from hai_backend.api.request.paging import split_messages
 from hai_backend.api.scheduling.queue_queries import QueueQueries
 from hai_backend.api.server.call_context import Context, current_caller
 from hai_backend.api.tasks import reordering
@@ -26,7 +27,7 @@ from hai_backend.api.tasks.convert import (
     task_to_proto,
 )
 from hai_backend.api.tasks.service_deps import TaskDeps
-from hai_backend.api.tasks.watch import Bundle, TaskWatch
+from hai_backend.api.watch.responses import TaskEncoder
 from hai_backend.domain.errors import Conflict
 from hai_backend.domain.task import Task
 from hai_backend.store.base import TaskQuery
@@ -43,7 +44,9 @@ class TaskService(TaskServiceServicer):
         self._access = TaskAccess(deps.task_manager, deps.directory)
         self._queries = QueueQueries(deps, self._access)
         self._priority_rate_limit = PriorityRateLimit(deps.clock)
-        self._label_lock = asyncio.Lock()
+        # by task: held between reading the labels of a task and writing them
+        self._label_locks = WeakValueDictionary[int, asyncio.Lock]()
+        self._encoder = TaskEncoder(deps.scheduling.wait)
 
     async def CreateTask(self, request: pb.CreateTaskRequest, context: Context) -> task_pb2.Task:
         submission, identity = self._deps.submission, current_caller()
@@ -122,19 +125,20 @@ class TaskService(TaskServiceServicer):
     async def WatchTasks(
         self, request: pb.WatchTasksRequest, context: Context
     ) -> AsyncIterator[pb.WatchTasksResponse]:
-        identity, deps = current_caller(), self._deps
-        requested = filters.parse(request.filter, identity.name, deps.clock.now())
-        watch = TaskWatch(
-            deps.store,
-            self._task_manager.feed,
-            restrict_to_visible(requested, identity),
-            deps.directory.groups_of,
-        )
-        sent_version = request.after_version
-        async for bundle in watch.bundles(request.after_version):
-            for response in self._split_bundle(bundle, sent_version):
-                yield response
-            sent_version = bundle.version
+        async with aclosing(self.encoded_changes(request)) as responses:
+            async for response in responses:
+                yield cast(pb.WatchTasksResponse, response)  # wire.accept_encoded takes bytes
+
+    async def encoded_changes(self, request: pb.WatchTasksRequest) -> AsyncGenerator[bytes, None]:
+        """Yield the encoded responses of WatchTasks to the current caller."""
+        identity = current_caller()
+        requested = filters.parse(request.filter, identity.name, self._deps.clock.now())
+        visible = restrict_to_visible(requested, identity)
+        stream = self._deps.watch_cache.bundles(visible, request.after_version)
+        async with aclosing(stream) as bundles:
+            async for bundle in bundles:
+                for response in self._encoder.responses(bundle):
+                    yield response
 
     async def StopTask(self, request: pb.StopTaskRequest, context: Context) -> task_pb2.Task:
         task = await self._access.get_modifiable(current_caller(), request.id)
@@ -181,7 +185,7 @@ class TaskService(TaskServiceServicer):
         return self._full_message(await self._task_manager.set_rank(task.id, by, own_rank))
 
     async def TagTask(self, request: pb.TagTaskRequest, context: Context) -> task_pb2.Task:
-        async with self._label_lock:  # between reading the tags and writing them
+        async with self._label_lock(request.id):
             task = await self._access.get_modifiable(current_caller(), request.id)
             tags = new_tags(task, request)
             return self._full_message(
@@ -189,7 +193,7 @@ class TaskService(TaskServiceServicer):
             )
 
     async def StarTask(self, request: pb.StarTaskRequest, context: Context) -> task_pb2.Task:
-        async with self._label_lock:
+        async with self._label_lock(request.id):
             task = await self._access.get_modifiable(current_caller(), request.id)
             by = current_caller().name
             return self._full_message(
@@ -208,6 +212,9 @@ class TaskService(TaskServiceServicer):
     ) -> pb.ListQueueResponse:
         return await self._queries.list_queue(current_caller(), request.group)
 
+    def _label_lock(self, task_id: int) -> asyncio.Lock:
+        return self._label_locks.setdefault(task_id, asyncio.Lock())
+
     def _message(self, task: Task, *, full: bool = False) -> task_pb2.Task:
         return task_to_proto(task, self._deps.scheduling.wait(task.id), full=full)
 
@@ -217,14 +224,6 @@ class TaskService(TaskServiceServicer):
         if task.run is not None:
             message.goodput.CopyFrom(goodput_to_proto(self._deps.goodput(task)))
         return message
-
-    def _split_bundle(self, bundle: Bundle, sent_version: int) -> Iterator[pb.WatchTasksResponse]:
-        """Split a bundle into responses of limited size. Only the last one has the version of the bundle."""
-        *parts, last_part = split_messages(map(self._message, bundle.tasks))
-        for part in parts:
-            version = part[-1].version if bundle.is_ordered else sent_version
-            yield pb.WatchTasksResponse(tasks=part, version=version)
-        yield pb.WatchTasksResponse(tasks=last_part, version=bundle.version)
 
     def _query(self, request: pb.ListTasksRequest) -> TaskQuery:
         identity = current_caller()

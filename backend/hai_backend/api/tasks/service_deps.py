@@ -9,6 +9,7 @@ from hai_backend.api.protocols import Cluster, Scheduling, TaskManager
 from hai_backend.api.scheduling.forecasts import Forecasts
 from hai_backend.api.scheduling.what_if import WhatIf
 from hai_backend.api.tasks.submission import Submission
+from hai_backend.api.watch.cache import WatchCache
 from hai_backend.auth.directory import Directory
 from hai_backend.controllers.aio.clock import Clock
 from hai_backend.controllers.metrics.gpus import GpuStates
@@ -27,6 +28,7 @@ class TaskDeps:
     cluster: Cluster
     directory: Directory
     submission: Submission
+    watch_cache: WatchCache
     clock: Clock
     goodput: Callable[[Task], Goodput]
     with_unsaved: Callable[[Task], Task]  # the task with reports that are not stored yet

@@ -15,7 +15,7 @@ from hai.v1.container_pb2 import (
 )
 from hai.v1.task_pb2 import PredictedStart
 from hai_backend.api.protocols import Feed
-from hai_backend.api.tasks.watch import BUNDLE_SECONDS
+from hai_backend.api.watch.cache import BUNDLE_SECONDS
 from hai_backend.controllers.cluster.service_status import ServiceStates
 from hai_backend.domain.scheduling.plan import Wait
 from hai_backend.domain.task import RunState, Task, TaskState

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from hai.v1 import task_pb2
 from hai.v1 import task_service_pb2 as pb
-from hai_backend.api.tasks import watch as watching
-from hai_backend.api.tasks.watch import Bundle, TaskWatch
+from hai_backend.api.watch import cache as watching
+from hai_backend.api.watch.cache import Bundle, WatchCache
 from hai_backend.controllers.aio.change_feed import ChangeFeed
 from hai_backend.domain.task import Outcome, Task, TaskState
 from hai_backend.store.base import TaskFilter
@@ -22,57 +22,81 @@ from hai_backend.store.memory.store import MemoryStore
 from tests.support.builders import a_spec, a_task
 
 STATES = st.sampled_from([TaskState.WAITING_INIT, TaskState.RUNNING, TaskState.FINISHED])
+FILTERS = (
+    TaskFilter(),
+    TaskFilter(states=frozenset({TaskState.RUNNING})),
+    TaskFilter(not_states=frozenset({TaskState.FINISHED})),
+    TaskFilter(users=frozenset({"ada"})),
+    TaskFilter(tags=frozenset({"x"})),
+    TaskFilter(tags=frozenset({"x"}), visible_to="ada", visible_groups=frozenset({"g"})),
+)
+READERS = st.integers(0, len(FILTERS) - 1)
+# the state, whether the task has the tag x, and whether the change is published
+CHANGES = st.tuples(STATES, st.booleans(), st.sampled_from([True, True, False]))
 STEPS = st.lists(
-    st.tuples(st.just("make"), STATES)
-    | st.tuples(st.integers(1, 6), STATES)
-    | st.tuples(st.sampled_from(["read", "resume"]), st.just(TaskState.RUNNING)),
-    max_size=40,
+    st.tuples(st.just("make") | st.integers(1, 6), CHANGES)
+    | st.tuples(st.just("read all"), st.none())
+    | st.tuples(st.sampled_from(["read", "leave", "resume"]), READERS),
+    min_size=10,
+    max_size=60,
 )
-FILTERS = st.sampled_from(
-    [
-        TaskFilter(),
-        TaskFilter(states=frozenset({TaskState.RUNNING})),
-        TaskFilter(not_states=frozenset({TaskState.FINISHED})),
-        TaskFilter(users=frozenset({"ada"})),
-    ]
-)
+
+
+class Manager:
+    """Knows the tasks of a store as of the last publication, as the task manager does."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self.feed = ChangeFeed()
+        self._unfinished: dict[int, Task] = {}
+
+    def unfinished(self) -> dict[int, Task]:
+        return self._unfinished
+
+    async def publish(self) -> None:
+        self._unfinished = {task.id: task for task in await self._store.unfinished_tasks()}
+        self.feed.publish(await self._store.version())
 
 
 class Reader:
     """Follows a watch as a client does. Tests compare its tasks with the store."""
 
-    def __init__(self, store: MemoryStore, feed: ChangeFeed, wanted: TaskFilter) -> None:
-        self._store, self._feed, self._wanted = store, feed, wanted
+    def __init__(self, cache: WatchCache, wanted: TaskFilter) -> None:
+        self._cache, self.wanted = cache, wanted
         self.version = 0
         self.held: dict[int, Task] = {}
         self.sent: list[tuple[int, int]] = []
         self._next: asyncio.Future[Bundle] | None = None
-        self.resume()
 
-    def resume(self) -> None:
-        """Close the stream and resume from the last version."""
-        if self._next is not None:
-            self._next.cancel()
-        watch = TaskWatch(self._store, self._feed, self._wanted, lambda user: ())
-        self._bundles = watch.bundles(self.version)
+    @property
+    def is_connected(self) -> bool:
+        return self._next is not None
+
+    async def resume(self) -> None:
+        """Close the stream, if there is one, and resume from the last version."""
+        await self.leave()
+        if self.version == 0:  # a new stream sends the first list again
+            self.sent = []
+        self._bundles = self._cache.bundles(self.wanted, self.version)
         self._next = asyncio.ensure_future(anext(self._bundles))
 
     async def read_all(self) -> None:
         """Read until the stream waits for a change."""
         idle = 0
-        while idle < 20:
+        while self._next is not None and idle < 20:
             await asyncio.sleep(0)
             idle += 1
-            assert self._next is not None
             if self._next.done():
                 self._take(self._next.result())
                 self._next = asyncio.ensure_future(anext(self._bundles))
                 idle = 0
 
-    async def close(self) -> None:
-        assert self._next is not None
-        self._next.cancel()
-        await asyncio.gather(self._next, return_exceptions=True)
+    async def leave(self) -> None:
+        if self._next is not None:
+            self._next.cancel()
+            await asyncio.gather(self._next, return_exceptions=True)
+            await self._bundles.aclose()
+            self._next = None
 
     def _take(self, bundle: Bundle) -> None:
         for task in bundle.tasks:
@@ -82,55 +106,78 @@ class Reader:
         self.version = bundle.version
 
 
-async def _change(store: MemoryStore, feed: ChangeFeed, what: object, state: TaskState) -> None:
+async def _change(store: MemoryStore, what: object, state: TaskState, *, tagged: bool) -> None:
+    tags = ("x",) if tagged else ()
     if what == "make":
         number = await store.version()
         user = "ada" if number % 2 else "bob"
-        task = replace(a_task(0, user, name=f"t{number}"), revision=1, state=state)
+        task = replace(a_task(0, user, name=f"t{number}"), revision=1, state=state, tags=tags)
         await store.create_task(task, ())
-    else:
-        task = await store.get_task(int(str(what)))
-        if task is None:
-            return
-        await store.save_task(replace(task, state=state, revision=task.revision + 1), ())
-    feed.publish(await store.version())
+        return
+    found = await store.get_task(int(str(what)))
+    if found is not None:
+        # a finished task does not run again, but its tags may change
+        state = found.state if found.state is TaskState.FINISHED else state
+        changed = replace(found, state=state, tags=tags, revision=found.revision + 1)
+        await store.save_task(changed, ())
 
 
-@given(STEPS, FILTERS)
-@settings(max_examples=150, deadline=None)
-def test_reader_ends_up_with_the_state_of_the_store(
-    steps: list[tuple[object, TaskState]], wanted: TaskFilter
+@given(STEPS, st.sampled_from([3, 1000]), st.sampled_from([2, 1000]))
+@settings(max_examples=200, deadline=None)
+def test_readers_end_up_with_the_state_of_the_store(
+    steps: list[tuple[object, Any]], capacity: int, page_size: int
 ) -> None:
     async def story() -> None:
-        store, feed = MemoryStore(), ChangeFeed()
-        reader = Reader(store, feed, wanted)
-        for what, state in steps:
-            if what == "resume":
-                reader.resume()
-            elif what == "read":
-                await reader.read_all()
-            else:
-                await _change(store, feed, what, state)
-        # A change for the reader to receive
-        await _change(store, feed, "make", TaskState.RUNNING)
-        await reader.read_all()
-        await _judge(store, reader, wanted)
+        store = MemoryStore()
+        manager = Manager(store)
+        cache = WatchCache(store, manager, lambda user: ())
+        readers = [Reader(cache, wanted) for wanted in FILTERS]
+        for reader in readers:
+            await reader.resume()
+        for what, argument in steps:
+            match what:
+                case "read all":
+                    await asyncio.gather(*(reader.read_all() for reader in readers))
+                case "read":
+                    await readers[argument].read_all()
+                case "leave":
+                    await readers[argument].leave()
+                case "resume":
+                    await readers[argument].resume()
+                case _:
+                    state, tagged, published = argument
+                    await _change(store, what, state, tagged=tagged)
+                    if published:
+                        await manager.publish()
+        # A change for each reader to receive
+        await _change(store, "make", TaskState.RUNNING, tagged=True)
+        await manager.publish()
+        for reader in readers:
+            if not reader.is_connected:
+                await reader.resume()
+            await reader.read_all()
+            await _judge(store, reader)
+            await reader.leave()
+        assert cache.stream_count == 0
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(watching, "BUNDLE_SECONDS", 0.0)
+        patch.setattr(watching, "SECONDS_PER_STREAM", 0.0)
+        patch.setattr(watching, "_RING_CAPACITY", capacity)
+        patch.setattr(watching, "_PAGE_SIZE", page_size)
         asyncio.run(story())
 
 
-async def _judge(store: MemoryStore, reader: Reader, wanted: TaskFilter) -> None:
+async def _judge(store: MemoryStore, reader: Reader) -> None:
     assert len(reader.sent) == len(set(reader.sent)), "a state was sent twice"
     for task in await store.changed_tasks(0, 1000):
-        now_matches = matches(task, wanted, {})
+        now_matches = matches(task, reader.wanted, {})
         held = reader.held.get(task.id)
         if now_matches and (task.state is not TaskState.FINISHED or held is not None):
             assert held == task, "lost"
         if held is not None:
             assert held == task or not now_matches or task.state is TaskState.FINISHED, "stale"
-            if matches(held, wanted, {}):
+            if matches(held, reader.wanted, {}):
                 assert held == task, "the reader was not told that it left"
 
 

@@ -1,0 +1,1 @@
+"""The changes of tasks that all streams of this server share."""
