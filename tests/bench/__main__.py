@@ -1,6 +1,7 @@
 """`make bench`: run every bench_*.py below this directory, print a table, and write bench.json.
 
 python -m tests.bench [NAME …]      # only modules whose name contains a NAME; bench.json keeps the other figures
+python -m tests.bench wide          # the modules about clusters with thousands of nodes and hundreds of people
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from pathlib import Path
 from tests.bench.figures import Figure
 
 HERE = Path(__file__).parent
+GROUPS = {"wide": ["bench_watch"]}  # names of modules, by what may be given instead
 
 
 def main(names: list[str]) -> int:
     figures: list[Figure] = []
+    names = [module for name in names for module in GROUPS.get(name, [name])]
     for path in sorted(HERE.rglob("bench_*.py")):
         if names and not any(name in path.stem for name in names):
             continue

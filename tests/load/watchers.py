@@ -2,11 +2,12 @@
 
 python -m tests.load.watchers --server 127.0.0.1:PORT --token-file FILE --watchers 100 --rate 100
 
-The server should have no free node, so that no task starts.
+It cordons all nodes of the server first, so that no task starts.
 
 Each change replaces a tag of a task by the time of the change. A watcher that finds the tag in a response therefore
 knows how long ago the change was requested: the lag includes the call that makes the change. Watchers search the bytes
-of responses instead of decoding them, so that this process does not become the bottleneck. It prints one JSON object.
+of responses instead of decoding them, so that this process does not become the bottleneck. It prints a
+JSON object before the watchers connect, one when they are connected, and one with the result.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ from typing import Any
 
 from grpc import aio
 
+from hai.v1 import node_service_pb2 as nodes_pb
 from hai.v1 import task_service_pb2 as tasks_pb
 from hai.v1 import task_spec_pb2, user_pb2, user_service_pb2, watch_service_pb2
+from hai.v1.node_service_pb2_grpc import NodeServiceStub
 from hai.v1.task_service_pb2_grpc import TaskServiceStub
 from hai.v1.user_service_pb2_grpc import UserServiceStub
 from tests.bench.figures import percentile
@@ -92,9 +95,13 @@ class Watcher:
 async def generate(server: str, token: str, load: Load) -> Result:
     """Create users and tasks, connect the watchers, and make changes."""
     async with aio.insecure_channel(server) as channel:
+        await _cordon_all(channel, token)
         tokens = await _operators(channel, token, -(-load.watchers // _STREAMS_PER_USER))
         stub, metadata = TaskServiceStub(channel), _metadata(token)
         ids = [await _create(stub, metadata, number) for number in range(load.tasks)]
+        print(
+            json.dumps({"connected": 0}), flush=True
+        )  # whoever measures the server reads its memory
         watchers = [Watcher() for _ in range(load.watchers)]
         channels = [aio.insecure_channel(server, _OPTIONS) for _ in watchers]
         running = []
@@ -168,12 +175,17 @@ async def _operators(channel: aio.Channel, token: str, number: int) -> list[str]
     return tokens
 
 
+async def _cordon_all(channel: aio.Channel, token: str) -> None:
+    nodes, metadata = NodeServiceStub(channel), _metadata(token)
+    for node in (await nodes.ListNodes(nodes_pb.ListNodesRequest(), metadata=metadata)).nodes:
+        request = nodes_pb.CordonNodeRequest(name=node.name, reason="load test")
+        await nodes.CordonNode(request, metadata=metadata)
+
+
 async def _create(stub: Any, metadata: Any, number: int) -> int:
-    """Create a task that does not run, because it is on hold."""
     spec = task_spec_pb2.TaskSpec(version=2, name=f"load{time.time_ns()}-{number}")
     spec.spec.entrypoint = "train.py"
     task = await stub.CreateTask(tasks_pb.CreateTaskRequest(spec=spec), metadata=metadata)
-    await stub.SuspendTask(tasks_pb.SuspendTaskRequest(id=task.id, hold=True), metadata=metadata)
     return int(task.id)
 
 

@@ -58,6 +58,7 @@ class _Call:
     method: str
     rule: Rule | None
     request: Any  # a message, Undecodable, or the iterator of a stream of requests
+    secret: str = ""  # of the user's token
     identity: Identity | None = None
     response: Any = None  # of a unary call
     code: str = "CANCELLED"
@@ -152,7 +153,7 @@ class CallGuard:
     async def _guard_stream(self, call: _Call, context: Context) -> AsyncIterator[CheckAdmitted]:
         async with self._guard(call, context):
             with self._limiter.count_stream(call.identity.name) if call.identity else nullcontext():
-                yield lambda: self._recheck(call, context)
+                yield lambda: self._recheck(call)
 
     @asynccontextmanager
     async def _guard(self, call: _Call, context: Context) -> AsyncIterator[None]:
@@ -202,16 +203,15 @@ class CallGuard:
             raise Denied(problem, reason="NO_RULE")
         if call.rule.credential is not Credential.USER_TOKEN:
             return None
-        return self._directory.identify(parse_bearer(_authorization(context)), self._clock.now())
+        call.secret = parse_bearer(_authorization(context))
+        return self._directory.identify(call.secret, self._clock.now())
 
-    def _recheck(self, call: _Call, context: Context) -> None:
+    def _recheck(self, call: _Call) -> None:
         """Raise if the caller has lost a permission since the start of the stream, which still uses it."""
-        before, now = call.identity, self._identify(call, context)
-        if (
-            now is not None
-            and before is not None
-            and (lost := permissions.lost_permissions(before, now))
-        ):
+        if call.identity is None:
+            return
+        now = self._directory.identify(call.secret, self._clock.now())
+        if lost := permissions.lost_permissions(call.identity, now):
             raise Unavailable(f"{now.name} lost {lost}; call again", reason="RIGHTS_LOST")
 
     async def _limit_duration(self, work: Coroutine[Any, Any, Any]) -> Any:
