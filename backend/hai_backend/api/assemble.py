@@ -146,6 +146,7 @@ class ApiDeps:
     launcher_images: frozenset[str] = frozenset({"default"})  # names that the launcher resolves
     registries: Registries = field(default_factory=RegistryClient)
     observe_call: Callable[[str, str, float], None] = lambda method, code, seconds: None
+    observe_streams: Callable[[int], None] = lambda count: None  # streams that watch tasks
     record_push: Callable[[Pushed], None] = lambda push: None
     record_wheel_bytes: Callable[[int], None] = lambda size: None
 
@@ -309,7 +310,9 @@ def _task_deps(deps: ApiDeps, capacity: Capacity, images: Images) -> TaskDeps:
         scheduling=deps.scheduling,
         cluster=deps.cluster,
         directory=deps.directory,
-        watch_cache=WatchCache(deps.store, deps.task_manager, deps.directory.groups_of),
+        watch_cache=WatchCache(
+            deps.store, deps.task_manager, deps.directory.groups_of, deps.observe_streams
+        ),
         dropped_logs=deps.logs.dropped,
         gpus=deps.gpus,
         submission=Submission(

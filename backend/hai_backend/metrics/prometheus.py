@@ -91,6 +91,7 @@ class Metrics:
             # exports 0 from the start, so that the first increase is visible
             self._plan_violations.labels(rule)
         self._calls = histogram("hai_rpc_seconds", "One call.", ["method", "code"], buckets=_CALLS)
+        self._watch_streams = gauge("hai_watch_streams", "Open streams of changes of tasks.")
         workspace = partial(counter, namespace="hai_workspace")
         self._pushes = workspace("pushes", "Pushes that have ended.", ["result"])
         self._received = workspace("received_bytes", "Contents that pushes brought.")
@@ -113,6 +114,10 @@ class Metrics:
             series = self._calls.labels(method.rpartition("/")[2], code)
             self._series[method, code] = series
         series.observe(seconds)
+
+    def watched(self, streams: int) -> None:
+        """Record the number of open streams of changes of tasks."""
+        self._watch_streams.set(streams)
 
     def passed(self, seconds: float) -> None:
         """Record the duration of a scheduling pass."""

@@ -15,7 +15,7 @@ limited part of the event loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -70,12 +70,17 @@ class WatchCache:
     """Shared by all streams of this server. It reads nothing while there are none."""
 
     def __init__(
-        self, store: TaskStore, task_manager: UnfinishedTasks, groups_of: GroupsOf
+        self,
+        store: TaskStore,
+        task_manager: UnfinishedTasks,
+        groups_of: GroupsOf,
+        observe_streams: Callable[[int], None] = lambda count: None,
     ) -> None:
         self._store = store
         self._task_manager = task_manager
         self._feed = task_manager.feed
         self._groups_of = groups_of
+        self._observe_streams = observe_streams
         self._ring = Ring(0, _RING_CAPACITY)
         self._tasks: dict[int, Task] = {}  # all unfinished tasks at the version of the ring
         self._waiting: dict[_Position, list[asyncio.Future[Bundle]]] = {}
@@ -84,11 +89,6 @@ class WatchCache:
         self._reading = asyncio.Lock()
         self._reader: asyncio.Task[None] | None = None
         self.stream_count = 0
-
-    @property
-    def change_count(self) -> int:
-        """The number of changes in memory."""
-        return len(self._ring)
 
     async def bundles(
         self, task_filter: TaskFilter, after_version: int
@@ -126,10 +126,12 @@ class WatchCache:
             self._tasks = dict(self._task_manager.unfinished())
             self._reader = asyncio.create_task(self._read_changes(), name="watch-cache")
         self.stream_count += 1
+        self._observe_streams(self.stream_count)
         try:
             yield
         finally:
             self.stream_count -= 1
+            self._observe_streams(self.stream_count)
             if not self.stream_count:
                 self._reader.cancel()
                 self._reader = None

@@ -48,9 +48,6 @@ class Ring:
         self._size = 0
         self._finished: dict[int, Task] = {}  # the last states of finished tasks in the ring
 
-    def __len__(self) -> int:
-        return len(self._changes)
-
     def add(self, task: Task, before: Task | None) -> None:
         """Add a change with a larger version than all others. `before` is None if the task was not unfinished."""
         before = before or self._finished.get(task.id)

@@ -100,6 +100,7 @@ class Serving:
             image_check=settings.image_check,
             launcher_images=frozenset({"default", *settings.kubernetes.get("images", {})}),
             observe_call=components.context.metrics.call,
+            observe_streams=components.context.metrics.watched,
             record_push=components.context.metrics.pushed,
             record_wheel_bytes=components.context.metrics.wheels,
         )

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Table, delete
+from sqlalchemy import Table, bindparam, delete
 
 from hai_backend.domain.errors import Conflict, HaiError
 from hai_backend.domain.task import Rank, Run, Task, TaskEvent
@@ -22,6 +22,9 @@ from hai_backend.store.sql.queries import get_task
 from hai_backend.store.sql.transaction import Transaction
 from hai_backend.store.tables.accounts import AUDIT
 from hai_backend.store.tables.tasks import EVENTS, RANKS, RUNS, TAGS, TASKS
+
+# Built once, because building a statement takes longer than executing it
+_DELETE_TAGS = delete(TAGS).where(TAGS.c.task_id.in_(bindparam("task_ids", expanding=True)))
 
 
 def execute_all(transaction: Transaction, commands: Sequence[Command]) -> list[object]:
@@ -131,7 +134,7 @@ class _Batch:
 
     def write(self) -> None:
         if self._retagged:
-            self._transaction.delete(delete(TAGS).where(TAGS.c.task_id.in_(self._retagged)))
+            self._transaction.connection.execute(_DELETE_TAGS, {"task_ids": list(self._retagged)})
         tags = [(task_id, tag) for task_id, tags in self._tags.items() for tag in set(tags)]
         rows: tuple[tuple[Table, Iterable[convert.RowValues]], ...] = (
             (TASKS, self._tasks.values()),

@@ -16,7 +16,7 @@ from hai_backend.api.watch import cache as watching
 from hai_backend.api.watch.cache import Bundle, WatchCache
 from hai_backend.controllers.aio.change_feed import ChangeFeed
 from hai_backend.domain.task import Outcome, Task, TaskState
-from hai_backend.store.base import TaskFilter
+from hai_backend.store.base import Store, TaskFilter
 from hai_backend.store.matching import matches
 from hai_backend.store.memory.store import MemoryStore
 from tests.support.builders import a_spec, a_task
@@ -45,7 +45,7 @@ STEPS = st.lists(
 class Manager:
     """Knows the tasks of a store as of the last publication, as the task manager does."""
 
-    def __init__(self, store: MemoryStore) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
         self.feed = ChangeFeed()
         self._unfinished: dict[int, Task] = {}
