@@ -170,12 +170,14 @@ class WatchCache:
 
     def _changes(self, task_filter: TaskFilter, after_version: int) -> Bundle:
         """Return what has changed in memory after a version. The bundle may be empty."""
+        if after_version >= self._ring.version:
+            return Bundle([], after_version)
         position = (task_filter, after_version)
         bundle = self._bundles.get(position)
         if bundle is None:
             changes = self._ring.after(after_version)
             tasks = tasks_to_send(changes, task_filter, self._groups_of)
-            bundle = Bundle(tasks, max(after_version, self._ring.version))
+            bundle = Bundle(tasks, self._ring.version)
             self._bundles[position] = bundle
         return bundle
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from hai_backend.domain.task import Task, TaskState
 from hai_backend.store.base import TaskFilter
@@ -109,6 +110,7 @@ def tasks_to_send(
     return [change.task for change in changes if must_send(change)]
 
 
+@lru_cache(maxsize=1024)
 def constant_terms(task_filter: TaskFilter) -> TaskFilter:
     """Return the terms whose result never changes for a task. Return the same filter if it has no other terms."""
     constant = replace(
