@@ -46,6 +46,18 @@ async def test_names_of_tenants_are_shown_only_to_permitted_callers(platform: An
         assert tenants == [(1, name, "bob", 1, 1)]
 
 
+async def test_streams_that_share_encoded_nodes_show_names_only_to_permitted_callers(
+    platform: Any,
+) -> None:
+    await running(platform, "bob", "n0")
+    for user, name in (("olga", "of bob"), ("ada", ""), ("bob", "of bob"), ("ada", "")):
+        caller = await platform.caller(user)
+        watch = caller.nodes.WatchNodes(npb.WatchNodesRequest())
+        (tenant,) = (await watch.read()).nodes[0].tenants
+        assert (tenant.task_name, tenant.user) == (name, "bob")
+        watch.cancel()
+
+
 async def test_watch_reports_changes_of_nodes_and_tenants_and_resumes(platform: Any) -> None:
     ada, olga = await platform.caller("ada"), await platform.caller("olga")
     watch = ada.nodes.WatchNodes(npb.WatchNodesRequest())
