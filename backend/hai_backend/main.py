@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from importlib.metadata import version
@@ -25,6 +25,7 @@ from hai_backend.api.audit.rows import Action
 from hai_backend.config import Settings
 from hai_backend.controllers.aio.loop_watch import LoopWatch
 from hai_backend.domain.errors import HaiError, Invalid
+from hai_backend.launch.base import Launcher
 from hai_backend.launch.local_launcher import sweep
 from hai_backend.server.launcher_factory import make_launcher, make_staging
 from hai_backend.server.paths import lock_home
@@ -33,7 +34,12 @@ from hai_backend.store.backup import backup, record_command
 from hai_backend.store.connect import open_store
 
 
-def main(argv: Sequence[str] | None = None, *, open_store: OpenStore = open_store) -> int:
+def main(
+    argv: Sequence[str] | None = None,
+    *,
+    open_store: OpenStore = open_store,
+    make_launcher: Callable[[Settings, str], Launcher] = make_launcher,
+) -> int:
     """Run the command. Return the exit code: 0 on success, 1 if the server failed, 2 for invalid settings."""
     flags = _parser().parse_args(argv)
     home = flags.home.expanduser().resolve()
@@ -51,7 +57,7 @@ def main(argv: Sequence[str] | None = None, *, open_store: OpenStore = open_stor
             return 0
         _log_as_json()
         lock_home(home)
-        asyncio.run(_serve(settings, open_store))
+        asyncio.run(_serve(settings, open_store, make_launcher))
     except Invalid as error:
         lines = "".join(f"\n  {v.field}: {v.message}" for v in error.violations)
         print(f"hai-server: the settings are wrong:{lines}", file=sys.stderr)
@@ -192,7 +198,11 @@ class _LogFile:
             self._file.flush()
 
 
-async def _serve(settings: Settings, open_store: OpenStore) -> None:
+async def _serve(
+    settings: Settings,
+    open_store: OpenStore,
+    make_launcher: Callable[[Settings, str], Launcher],
+) -> None:
     app = Server(settings, open_store, lambda: make_launcher(settings, app.address))
     stop = asyncio.Event()
     _handle_signals(app, stop)

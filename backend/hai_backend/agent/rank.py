@@ -258,6 +258,7 @@ class RankAgent:
     async def _suspend(self, request: pb.SuspendRequested) -> None:
         if self._suspend_request.requested:
             return
+        self._session.send_lines_at_once()
         await self._suspend_request.request_suspend()
         self._session.wake()
         if self._program is None or self._welcome is None:
@@ -286,6 +287,7 @@ class RankAgent:
         return has_signal and self._suspend_request.requested and self._end_grace is None
 
     def _end(self, grace: float) -> None:
+        self._session.send_lines_at_once()
         first = self._end_grace is None
         self._end_grace = grace
         self._services.terminate()

@@ -116,6 +116,7 @@ class ApiDeps:
     scheduling: Scheduling
     cluster: Cluster
     logs: Logs
+    log_following_begins: Callable[[int], None]  # somebody follows the log of this task now
     usage: Usage
     gpus: GpuStates
     goodput: Callable[[Task], Goodput]
@@ -249,7 +250,7 @@ def build_services(deps: ApiDeps) -> list[Registration]:
         ),
         (
             log_service_pb2_grpc.add_LogServiceServicer_to_server,
-            LogService(deps.logs, deps.task_manager, access),
+            LogService(deps.logs, deps.task_manager, access, deps.log_following_begins),
         ),
         (
             usage_service_pb2_grpc.add_UsageServiceServicer_to_server,

@@ -172,6 +172,10 @@ class LogStore:
             if not followers:
                 self._followers.pop(task_id, None)
 
+    def is_followed(self, task_id: int) -> bool:
+        """Return whether somebody waits for lines of the task."""
+        return task_id in self._followers
+
     def _wake(self, task_id: int) -> None:
         for follower in self._followers.get(task_id, ()):
             follower.set()

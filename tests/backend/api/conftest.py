@@ -216,6 +216,7 @@ class Platform:
             scheduling=self.scheduling,
             cluster=self.cluster,
             logs=self.logs,
+            log_following_begins=lambda task_id: None,
             usage=self.usage,
             gpus=self.gpus,
             goodput=lambda task: goodput(task, History(), self.clock.now()),

@@ -28,7 +28,7 @@ from hai_backend.agent.server.outgoing import Outgoing
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
 _BATCH_SECONDS = 0.05
-# A factor of the wait between two tries. It differs between agents, so that they do not retry at the same time.
+# A factor of waits. It differs between agents, so that they do not attach or send lines at the same time.
 _OUR_PACE = 0.8 + 0.4 * (os.getpid() % 97) / 97
 _LONGEST_PATIENCE = 4  # in multiples of the usual patience
 
@@ -73,6 +73,8 @@ class Session:
         self._last_note = ""
         self._received_at = 0.0
         self._log_sent_at = 0.0
+        self._log_delay = 0.0  # seconds for which the server lets us hold lines
+        self._may_hold_lines = True
         self._wait = _FIRST_WAIT
         self._next_server = 0  # the index of the server to try next
         self._heartbeat_count = 0
@@ -82,6 +84,11 @@ class Session:
     def wake(self) -> None:
         """Send the messages and lines that were added to the queue or the spool."""
         self._sendable.set()
+
+    def send_lines_at_once(self) -> None:
+        """Hold no lines from now on, because the rank may end at any time."""
+        self._may_hold_lines = False
+        self.wake()
 
     def beat(self, heartbeat: pb.Heartbeat | None = None) -> None:
         """Send a heartbeat, by default without a measurement. The answer of the server renews the lease."""
@@ -170,6 +177,7 @@ class Session:
         match response.WhichOneof("message"):
             case "welcome":
                 self._connection, self._wait = connection, _FIRST_WAIT
+                self._log_delay = 0.0
                 self._spool.resume(response.welcome.log_offset)
                 self._outgoing.resend_all()
                 self._heartbeats_sent_at.clear()  # heartbeats of earlier streams are never answered
@@ -178,8 +186,13 @@ class Session:
                 welcomed.set()
             case "heartbeat":
                 self._renew_lease(response.heartbeat)
+                self._log_delay = response.heartbeat.log_delay_seconds
+                self._spool.acknowledge(response.heartbeat.log_offset)
             case "log_acknowledged":
                 self._spool.acknowledge(response.log_acknowledged.offset)
+            case "log_followed":
+                self._log_delay = response.log_followed.delay_seconds
+                self.wake()
             case _:
                 self._peer.handle(response)
 
@@ -204,6 +217,8 @@ class Session:
         self._sendable.clear()
         message = self._outgoing.next(self._spool.drained)
         if message is not None:
+            if message.HasField("heartbeat") and self._log_delay > 0:
+                self._add_log(message.heartbeat)
             await stream.write(message)
             self._outgoing.mark_written(message)
         elif (piece := self._spool.piece()) is None:
@@ -214,19 +229,32 @@ class Session:
             await self._write_log(stream, *piece)
 
     async def _write_log(self, stream: Stream, offset: int, data: bytes) -> None:
-        self._log_sent_at = asyncio.get_running_loop().time()
-        self._spool.sent(offset + len(data))
+        self._mark_log_sent(offset + len(data))
         await stream.write(pb.AttachRequest(log=pb.LogChunk(offset=offset, data=data)))
+
+    def _add_log(self, heartbeat: pb.Heartbeat) -> None:
+        """Add lines to a heartbeat, which is about to be written. If that fails, a new heartbeat replaces it."""
+        if (piece := self._spool.piece()) is not None:
+            offset, data = piece
+            self._mark_log_sent(offset + len(data))
+            heartbeat.log.CopyFrom(pb.LogChunk(offset=offset, data=data))
+
+    def _mark_log_sent(self, offset: int) -> None:
+        self._log_sent_at = asyncio.get_running_loop().time()
+        self._spool.sent(offset)
 
     def _batch_seconds(self, piece: tuple[int, bytes]) -> float:
         """Return the seconds to wait for more lines. The first line is sent at once, many small ones in batches."""
         if len(piece[1]) > PIECE_BYTES // 2 or self._outgoing.next(log_is_sent=True) is not None:
             return 0.0
-        return self._log_sent_at + _BATCH_SECONDS - asyncio.get_running_loop().time()
+        delay = self._log_delay * self._pace if self._may_hold_lines else 0.0
+        return self._log_sent_at + max(delay, _BATCH_SECONDS) - asyncio.get_running_loop().time()
 
     async def _wait_until_sendable(self, timeout: float) -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._sendable.wait(), timeout)
+            # Unlike wait_for, this never loses a cancellation that comes together with the event.
+            async with asyncio.timeout(timeout):
+                await self._sendable.wait()
 
 
 def _why(error: aio.AioRpcError) -> str:

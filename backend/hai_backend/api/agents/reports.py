@@ -19,6 +19,9 @@ from hai_backend.domain.usage import Use, read_measurement
 from hai_backend.launch.base import RankKey
 from hai_backend.lifecycle import events as ev
 
+_UNACKNOWLEDGED_BYTES = 256 * 1024
+"""More bytes of a log than these are acknowledged at once, so that the spool of a chatty rank stays small."""
+
 _MAX_NODE_FAILURES = 3
 """A task that reports every node as broken is broken itself. After so many runs its reports cordon no more nodes."""
 
@@ -35,6 +38,8 @@ class AgentReports:
         kind = request.WhichOneof("message")
         if kind == "heartbeat":
             self._answer_heartbeat(key, request.heartbeat, session)
+            if request.heartbeat.HasField("log") and not inbox.closed:
+                await self._append(key, request.heartbeat.log, inbox)
         elif inbox.closed:
             return
         elif kind == "log":
@@ -48,8 +53,7 @@ class AgentReports:
         """Apply one message of the inbox. Answer the messages that agents repeat until they are answered."""
         if isinstance(received, LogAppended):
             await self._deps.confirm()  # the agent drops acknowledged log bytes
-            acknowledged = pb.LogAcknowledged(offset=received.size)
-            session.send(pb.AttachResponse(log_acknowledged=acknowledged))
+            self._acknowledge(received.size, session)
             return
         request = received
         match request.WhichOneof("message"):
@@ -90,9 +94,21 @@ class AgentReports:
                 self._deps.record_gpus(key, gpus_from_proto(heartbeat.gpus[: limits.AGENT_GPUS]))
         if heartbeat.number:
             answer = pb.HeartbeatAnswered(
-                number=heartbeat.number, lease_renewed=self._deps.may_continue(key)
+                number=heartbeat.number,
+                lease_renewed=self._deps.may_continue(key),
+                log_delay_seconds=self._deps.log_delay(key.task_id),
+                log_offset=session.stored_log,
             )
+            session.acknowledged_log = session.stored_log
             session.send(pb.AttachResponse(heartbeat=answer))
+
+    def _acknowledge(self, size: int, session: Session) -> None:
+        """Acknowledge the log with the answer to the next heartbeat, or at once if that is much."""
+        session.stored_log = size
+        if size - session.acknowledged_log > _UNACKNOWLEDGED_BYTES:
+            session.acknowledged_log = size
+            acknowledged = pb.LogAcknowledged(offset=size)
+            session.send(pb.AttachResponse(log_acknowledged=acknowledged))
 
     async def _append(self, key: RankKey, chunk: pb.LogChunk, inbox: Inbox) -> None:
         try:

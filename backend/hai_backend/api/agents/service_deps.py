@@ -62,6 +62,8 @@ class AgentDeps:
     )
     is_lease_fresh: Callable[[], bool] = lambda: True  # false if another server may lead
     message_received: Callable[[RankKey], None] = lambda key: None
+    # seconds for which the agents of a task may hold lines
+    log_delay: Callable[[int], float] = lambda task_id: 0.0
 
     async def get_task(self, key: RankKey) -> Task:
         """Return the task if the rank belongs to its present run and has not ended. Raises Conflict FENCED."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 
 from hai.v1 import log_service_pb2 as pb
 from hai.v1.log_service_pb2_grpc import LogServiceServicer
@@ -20,10 +22,17 @@ from hai_backend.logs.lines import LogLine
 class LogService(LogServiceServicer):
     """See proto/hai/v1/log_service.proto for what each call means."""
 
-    def __init__(self, logs: Logs, task_manager: TaskManager, access: TaskAccess) -> None:
+    def __init__(
+        self,
+        logs: Logs,
+        task_manager: TaskManager,
+        access: TaskAccess,
+        following_begins: Callable[[int], None],
+    ) -> None:
         self._logs = logs
         self._task_manager = task_manager
         self._access = access
+        self._following_begins = following_begins
 
     async def TailLogs(
         self, request: pb.TailLogsRequest, context: Context
@@ -34,11 +43,13 @@ class LogService(LogServiceServicer):
             yield await asyncio.to_thread(self._read_backwards, request)
             return
         cursor, is_first, bar_version = request.cursor, True, 0
-        with self._logs.appends(request.id) as appended:
+        with self._appends(request) as appended:
             while True:
                 has_ended = await self._has_ended(request.id)  # before the last lines are read
                 appended.clear()
+                began = time.monotonic()
                 lines, cursor = await asyncio.to_thread(self._read, request, cursor)
+                read_seconds = time.monotonic() - began
                 bars, bar_version = self._changed_bars(request, bar_version)
                 if lines or bars or is_first:
                     yield pb.TailLogsResponse(
@@ -50,7 +61,21 @@ class LogService(LogServiceServicer):
                 if not lines:
                     await self._wait_for_lines(request.id, appended)
                 elif request.follow:
-                    await asyncio.sleep(limits.LOG_SECONDS)
+                    # A log of many ranks is read less often, so that its followers cost others little.
+                    pause = min(limits.LOG_PAUSES * read_seconds, limits.LOG_SECONDS_MAX)
+                    await asyncio.sleep(max(limits.LOG_SECONDS, pause))
+
+    @contextmanager
+    def _appends(self, request: pb.TailLogsRequest) -> Iterator[asyncio.Event]:
+        """An event that is set when something is appended. Only callers that follow the log wait for it."""
+        if not request.follow:
+            yield asyncio.Event()
+            return
+        is_first = not self._logs.is_followed(request.id)
+        with self._logs.appends(request.id) as appended:
+            if is_first:
+                self._following_begins(request.id)
+            yield appended
 
     def _read(self, request: pb.TailLogsRequest, cursor: str) -> tuple[list[LogLine], str]:
         return self._logs.read(

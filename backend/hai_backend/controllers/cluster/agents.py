@@ -12,10 +12,15 @@ _LAST_STEP = 2**63 - 1  # largest step that a message can contain
 
 
 class Session:
-    """One connected agent, with a queue of messages for its stream. `error` is why the session was closed."""
+    """One connected agent, with a queue of messages for its stream. `error` is why the session was closed.
+
+    `stored_log` is the offset up to which the log of the rank is stored, and `acknowledged_log` the one that the agent
+    was told.
+    """
 
     def __init__(self) -> None:
         self.error: Exception | None = None
+        self.stored_log = self.acknowledged_log = 0
         self._queue: asyncio.Queue[pb.AttachResponse | None] = asyncio.Queue()
 
     def send(self, message: pb.AttachResponse) -> None:
@@ -36,6 +41,9 @@ class ConnectedAgents:
     def __init__(self) -> None:
         self._sessions: dict[RankKey, Session] = {}
         self._steps: dict[tuple[int, int], dict[int, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
 
     def attach(self, key: RankKey, session: Session) -> None:
         """Add the session of a rank that has attached, and close an older session of the rank."""

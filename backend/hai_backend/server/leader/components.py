@@ -21,6 +21,7 @@ from hai_backend.controllers.aio.clock import Clock
 from hai_backend.controllers.cluster.agents import ConnectedAgents
 from hai_backend.controllers.cluster.heartbeat_monitor import HeartbeatMonitor
 from hai_backend.controllers.cluster.launch import LaunchReconciler
+from hai_backend.controllers.cluster.log_delay import LogDelay
 from hai_backend.controllers.cluster.nodes import Cluster
 from hai_backend.controllers.cluster.service_status import ServiceStates
 from hai_backend.controllers.cluster.tunnels import Tunnels
@@ -92,6 +93,9 @@ class Components:
         directory.checks.append(self.tunnels.check)
         self.service_states = ServiceStates(self.clock)
         self.logs = LogStore(settings.common / "logs", settings.log_bytes_per_rank, alone=alone)
+        self.log_delay = LogDelay(
+            self.connected_agents, lambda: self.task_manager.unfinished(), self.logs.is_followed
+        )
         self.cluster = Cluster(store, self.clock, changed=self._wake_scheduler)
         self.shared_directories = SharedDirectories(settings.common, settings.kubernetes)
         self._create_workspaces()

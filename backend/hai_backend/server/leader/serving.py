@@ -66,6 +66,7 @@ class Serving:
             scheduling=components.scheduling,
             cluster=components.cluster,
             logs=components.logs,
+            log_following_begins=components.log_delay.following_begins,
             usage=components.usage,
             gpus=components.gpus,
             goodput=self._goodput,
@@ -129,6 +130,7 @@ class Serving:
             make_owner_token=self._make_owner_token,
             is_lease_fresh=components.context.is_certain_leader,
             message_received=components.agent_silence.message_received,
+            log_delay=components.log_delay.seconds,
         )
 
     def _create_proxy(self) -> LazyProxy | None:

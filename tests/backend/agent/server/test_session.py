@@ -96,6 +96,8 @@ class Network:
         self.silent = False
         self.renews = True
         self.log = b""
+        self.log_delay = 0.0
+        self.log_messages = 0
         self.refusal: aio.AioRpcError | None = None
 
     def heal(self) -> None:
@@ -121,13 +123,22 @@ class Network:
             case "hello":
                 link.answer(welcome=pb.AgentWelcome(log_offset=len(self.log)))
             case "heartbeat":
+                self.append(message.heartbeat.log)
                 answer = pb.HeartbeatAnswered(
-                    number=message.heartbeat.number, lease_renewed=self.renews
+                    number=message.heartbeat.number,
+                    lease_renewed=self.renews,
+                    log_delay_seconds=self.log_delay,
+                    log_offset=len(self.log),
                 )
                 link.answer(heartbeat=answer)
-            case "log" if message.log.offset == len(self.log):
-                self.log += message.log.data
+            case "log":
+                self.log_messages += 1
+                self.append(message.log)
                 link.answer(log_acknowledged=pb.LogAcknowledged(offset=len(self.log)))
+
+    def append(self, chunk: pb.LogChunk) -> None:
+        if chunk.offset == len(self.log):
+            self.log += chunk.data
 
 
 class Rank:
@@ -432,5 +443,115 @@ def test_a_session_that_is_cancelled_while_its_stream_fails_ends(tmp_path: Path)
         rank.work[0].cancel()
         await asyncio.wait(rank.work[:1], timeout=60)
         assert rank.work[0].cancelled()
+
+    play(tmp_path, story)
+
+
+DELAY = 1.5 * TIMING.heartbeat
+LARGE = b"x" * 40_000 + b"\n"
+
+
+def unsent(rank: Rank) -> int:
+    """Return the number of lines that have not reached the server."""
+    return rank.printed.count(b"\n") - rank.network.log.count(b"\n")
+
+
+def test_lines_travel_with_heartbeats_while_the_server_allows_a_delay(tmp_path: Path) -> None:
+    async def story(start: Callable[..., Rank]) -> None:
+        rank = start()
+        rank.network.log_delay = DELAY
+        await asyncio.sleep(2 * TIMING.heartbeat)
+        before, longest = rank.network.log_messages, 0
+        for _ in range(100):
+            await asyncio.sleep(1.01)
+            longest = max(longest, unsent(rank))
+        assert rank.network.log_messages == before, "no message holds lines only"
+        assert 3 <= longest <= TIMING.heartbeat, "lines are held, but not for long"
+        assert rank.printed.startswith(rank.network.log)
+        assert rank.spool.acknowledged >= len(rank.network.log) - TIMING.heartbeat * len("line 100")
+
+    play(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("delay", "messages"),
+    [
+        pytest.param(0.0, 100, id="an older server allows no delay"),
+        pytest.param(2.5, 20, id="shorter than between two heartbeats"),
+    ],
+)
+def test_lines_are_held_for_the_delay_of_the_server(
+    tmp_path: Path, delay: float, messages: int
+) -> None:
+    async def story(start: Callable[..., Rank]) -> None:
+        rank = start()
+        rank.network.log_delay = delay
+        await asyncio.sleep(20)
+        before = rank.network.log_messages
+        await asyncio.sleep(100)
+        assert rank.network.log_messages - before == pytest.approx(messages, abs=messages // 10)
+
+    play(tmp_path, story)
+
+
+def _follow(rank: Rank) -> None:
+    rank.network.links[-1].answer(log_followed=pb.LogFollowed(delay_seconds=0.0))
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        pytest.param(_follow, id="the log is followed"),
+        pytest.param(lambda rank: rank.session.send_lines_at_once(), id="the rank is suspended"),
+        pytest.param(lambda rank: rank.print(LARGE), id="they are many"),
+        pytest.param(
+            lambda rank: rank.outgoing.keep(
+                "exited", pb.AttachRequest(exited=pb.ProgramExited()), after_log=True
+            ),
+            id="the program has ended",
+        ),
+    ],
+)
+def test_held_lines_are_sent_at_once(tmp_path: Path, event: Callable[[Rank], None]) -> None:
+    async def story(start: Callable[..., Rank]) -> None:
+        rank = start(prints=False)
+        rank.network.log_delay = DELAY
+        await asyncio.sleep(TIMING.heartbeat + 1)
+        rank.print(b"first\n")
+        await asyncio.sleep(0.01)
+        assert unsent(rank) == 0, "the first line is not held"
+        rank.print(b"second\n")
+        await asyncio.sleep(1)
+        assert unsent(rank) == 1
+        event(rank)
+        rank.session.wake()
+        await asyncio.sleep(0.1)
+        assert unsent(rank) == 0
+
+    play(tmp_path, story)
+
+
+def test_a_new_stream_holds_no_lines_before_its_server_allows_it(tmp_path: Path) -> None:
+    """An older server would lose lines that travel with heartbeats."""
+
+    async def story(start: Callable[..., Rank]) -> None:
+        rank = start()
+        rank.network.log_delay = DELAY
+        await asyncio.sleep(20)
+        rank.network.log_delay = 0.0
+        rank.network.append = lambda chunk: None  # type: ignore[method-assign]
+        rank.network.links[-1].finish()
+        beats: list[pb.AttachRequest] = []
+        serve = rank.network.serve
+
+        def record(link: Link, message: pb.AttachRequest) -> None:
+            if message.HasField("heartbeat"):
+                beats.append(message)
+            serve(link, message)
+
+        rank.network.serve = record  # type: ignore[method-assign]
+        await asyncio.sleep(20)
+        assert len(beats) > 3
+        assert not any(beat.heartbeat.HasField("log") for beat in beats)
 
     play(tmp_path, story)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import grpc
 import pytest
 from structlog.testing import capture_logs
 
+from hai.client.client import Client
 from hai.v1 import agent_service_pb2 as pb
 from hai.v1 import tunnel_service_pb2 as tunnels
 from hai.v1.agent_service_pb2_grpc import AgentServiceStub
@@ -388,3 +389,79 @@ async def test_agent_that_sends_too_much_is_read_slowly_and_logged_once(
             agent.cancel()
     slowed = [line for line in logs if "sends too many messages" in line["event"]]
     assert [line["rank"] for line in slowed] == ["1-1-0"]
+
+
+LINE = b"2026-11-27T07:00:00.000000Z text\n"
+
+
+async def told(agent: Any, kind: str) -> Any:
+    """Return the next message of this kind. Skip other messages."""
+    while True:
+        response = pb.AttachResponse.FromString(await agent.read())
+        if response.WhichOneof("message") == kind:
+            return getattr(response, kind)
+
+
+async def test_lines_in_a_heartbeat_are_stored_and_acknowledged_by_a_later_answer(
+    tmp_path: Path,
+) -> None:
+    async with (
+        running_server(tmp_path, launcher=FakeLauncher([Node("n0")])) as server,
+        attached(server) as (agent, _),
+    ):
+        answer = pb.HeartbeatAnswered()
+        for number in (1, 2):
+            chunk = pb.LogChunk(offset=(number - 1) * len(LINE), data=LINE)
+            heartbeat = pb.Heartbeat(number=number, unmeasured=True, log=chunk)
+            await agent.write(pb.AttachRequest(heartbeat=heartbeat).SerializeToString())
+            answer = await told(agent, "heartbeat")
+            assert 0 < answer.log_delay_seconds < 0.01, "one agent is attached"
+        async with asyncio.timeout(10):
+            for number in range(3, 100):
+                if answer.log_offset == 2 * len(LINE):
+                    break
+                await agent.write(beat(number))
+                answer = await told(agent, "heartbeat")
+        assert answer.log_offset == 2 * len(LINE)
+        assert server.app.leader is not None
+        assert server.app.leader.logs.size(RankKey(1, 1, 0)) == 2 * len(LINE)
+
+
+async def test_much_output_is_acknowledged_at_once(tmp_path: Path) -> None:
+    async with (
+        running_server(tmp_path, launcher=FakeLauncher([Node("n0")])) as server,
+        attached(server) as (agent, _),
+    ):
+        data = LINE * 2_000
+        for number in range(5):
+            chunk = pb.LogChunk(offset=number * len(data), data=data)
+            await agent.write(pb.AttachRequest(log=chunk).SerializeToString())
+        async with asyncio.timeout(10):
+            acknowledged = await told(agent, "log_acknowledged")
+        assert acknowledged.offset > 256 * 1024
+
+
+async def test_agents_learn_that_somebody_follows_their_log(tmp_path: Path) -> None:
+    async with (
+        running_server(tmp_path, launcher=FakeLauncher([Node("n0")])) as server,
+        attached(server) as (agent, _),
+        Client(server.profile) as client,
+    ):
+        assert server.app.leader is not None
+        logs = server.app.leader.logs
+        async for _ in client.logs.tail(1):
+            pass
+        assert not logs.is_followed(1), "a call that only reads does not follow"
+        async with aclosing(client.logs.tail(1, follow=True)) as first:
+            await anext(first)
+            async with asyncio.timeout(10):
+                await told(agent, "log_followed")
+            assert logs.is_followed(1)
+            async with aclosing(client.logs.tail(1, follow=True)) as second:
+                await anext(second)
+                await agent.write(beat(1))
+                response = pb.AttachResponse.FromString(await agent.read())
+                assert response.HasField("heartbeat"), "the second follower changes nothing"
+        async with asyncio.timeout(10):
+            while logs.is_followed(1):  # noqa: ASYNC110 - the server notices it soon
+                await asyncio.sleep(0.01)

@@ -46,13 +46,17 @@ async def attach(server: RunningServer, channel: grpc.aio.Channel, task_id: int)
     hello = pb.AgentHello(task_id=task_id, run=1, rank=0, address="127.0.0.1", free_port=4000)
     await call.write(pb.AttachRequest(hello=hello))
     await call.write(pb.AttachRequest(log=pb.LogChunk(offset=0, data=b"first\n")))
-    await wait_for_acknowledgement(call)
+    await wait_for_acknowledgement(call, len(b"first\n"))
     return call
 
 
-async def wait_for_acknowledgement(call) -> None:  # type: ignore[no-untyped-def]
-    while not (await call.read()).HasField("log_acknowledged"):
-        pass
+async def wait_for_acknowledgement(call, offset: int) -> None:  # type: ignore[no-untyped-def]
+    acknowledged = 0
+    while acknowledged < offset:
+        await call.write(pb.AttachRequest(heartbeat=pb.Heartbeat(number=1, unmeasured=True)))
+        while not (answer := await call.read()).HasField("heartbeat"):
+            pass
+        acknowledged = answer.heartbeat.log_offset
 
 
 async def test_a_deposed_server_acknowledges_nothing_and_leads_again(
@@ -77,7 +81,7 @@ async def test_a_deposed_server_acknowledges_nothing_and_leads_again(
         with pytest.raises(Deposed, match="another server leads"):
             await leader.task_manager.submit("admin", a_spec("two"), "")
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await wait_for_acknowledgement(call)
+            await wait_for_acknowledgement(call, len(b"first\nsecond\n"))
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
         async with asyncio.timeout(10):
             while server.app.leader in (None, leader):  # noqa: ASYNC110
