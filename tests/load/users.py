@@ -42,16 +42,14 @@ async def _repeat(call: Callable[[int], Awaitable[object]], ends_at: float) -> l
 
 
 async def _follow(client: Client, task: int) -> list[float]:
-    """Return the delays of all lines until cancelled. The first answer, with older lines, is skipped."""
+    """Return the delays of all lines that are printed from now on, until cancelled."""
     delays: list[float] = []
-    is_first = True
+    began = time.time()
     with suppress(asyncio.CancelledError):
         async for answer in client.logs.tail(task, tail_lines=1, follow=True):
             now = time.time()
-            if not is_first:
-                times = [line.time.seconds + line.time.nanos / 1e9 for line in answer.lines]
-                delays += [now - time for time in times]
-            is_first = False
+            times = [line.time.seconds + line.time.nanos / 1e9 for line in answer.lines]
+            delays += [now - printed for printed in times if printed > began]
     return delays
 
 

@@ -49,6 +49,7 @@ class _Tail:
     size: int  # size of the whole log
     inode: int = 0  # inode of the newest segment, or 0 before this server has created it
     replaces: bool = False  # whether the newest segment is an empty file of another server
+    path: Path | None = None  # of the newest segment; None if it is not known yet
 
 
 class LogStore:
@@ -71,6 +72,8 @@ class LogStore:
         self._max_bytes = max_bytes_per_rank
         self._segment_bytes = max(1, min(segment_bytes, max_bytes_per_rank // 2))
         self._tails: dict[tuple[int, int, int], _Tail] = {}
+        # Runs (task, number) whose directory was listed. A rank of theirs without a tail has no log.
+        self._listed: set[tuple[int, int]] = set()
         self._followers: dict[int, set[asyncio.Event]] = {}
         self._reserve = DiskReserve(root, RESERVE_SECONDS)
         self._bars = ProgressBars()
@@ -90,7 +93,7 @@ class LogStore:
         try:
             self._write(key, tail, data[tail.size - offset :])
         except OSError as error:
-            self._forget(key)
+            self._forget((key.task_id, key.run, key.rank))
             raise Unavailable(
                 _write_error(key, self._root, error), reason="LOG_NOT_KEPT"
             ) from error
@@ -182,42 +185,53 @@ class LogStore:
 
     def _tail(self, key: RankName) -> _Tail:
         name = (key.task_id, key.run, key.rank)
-        tail = self._tails.pop(name, None) or self._find_tail(key)
+        if name not in self._tails and name[:2] not in self._listed:
+            self._find_tails(key)
+        tail = self._tails.pop(name, None) or _Tail(0, 0)
         self._tails[name] = tail  # the most recently used entry is removed last
-        if len(self._tails) > _MAX_CACHED:
-            self._tails.pop(next(iter(self._tails)))
+        while len(self._tails) > _MAX_CACHED:
+            self._forget(next(iter(self._tails)))
         return tail
 
-    def _find_tail(self, key: RankName) -> _Tail:
-        found = segments.scan(self._directory(key)).get(key.rank)
-        if not found:
-            return _Tail(0, 0)
-        # A former leader may still append to its segment. Bytes after the start of the new segment are not read.
-        last = found[-1]
-        if self._alone:
-            return _Tail(last.first, last.end)
-        return _Tail(last.end, last.end, replaces=not last.size)
+    def _find_tails(self, key: RankName) -> None:
+        """Find the ends of the logs of all ranks of a run, because after a restart all of them attach."""
+        for rank, found in segments.scan(self._directory(key)).items():
+            last = found[-1]
+            tail = _Tail(last.first, last.end)
+            if not self._alone:
+                # A former leader may still append to its segment. Bytes after the start of the new one are not read.
+                tail = _Tail(last.end, last.end, replaces=not last.size)
+            self._tails.setdefault((key.task_id, key.run, rank), tail)
+        self._listed.add((key.task_id, key.run))
 
-    def _forget(self, key: RankName) -> None:
-        self._tails.pop((key.task_id, key.run, key.rank), None)
+    def _forget(self, name: tuple[int, int, int]) -> None:
+        self._tails.pop(name, None)
+        self._listed.discard(name[:2])
 
     def _directory(self, key: RankName) -> Path:
         return self._root / str(key.task_id) / str(key.run)
 
     def _write(self, key: RankName, tail: _Tail, data: bytes) -> None:
         """Append data. Begin a new segment if the current one is full and ends with a line, or is twice as large."""
-        directory = self._directory(key)
-        directory.mkdir(parents=True, exist_ok=True)
+        path = self._path(key, tail)
         self._reserve.require(len(data))
-        _append_to(self._open(segments.path_of(directory, key.rank, tail.first), tail), data)
+        _append_to(self._open(path, tail), data)
         tail.size += len(data)
         length = tail.size - tail.first
         if length >= self._segment_bytes and (
             data.endswith(b"\n") or length >= 2 * self._segment_bytes
         ):
-            tail.first, tail.inode = tail.size, 0
-            os.close(self._open(segments.path_of(directory, key.rank, tail.first), tail))
-            self._drop_oldest(directory, key.rank)
+            tail.first, tail.inode, tail.path = tail.size, 0, None
+            os.close(self._open(self._path(key, tail), tail))
+            self._drop_oldest(self._directory(key), key.rank)
+
+    def _path(self, key: RankName, tail: _Tail) -> Path:
+        """Return the path of the newest segment. Its directory is created before the first write of this server."""
+        if tail.path is None:
+            directory = self._directory(key)
+            directory.mkdir(parents=True, exist_ok=True)
+            tail.path = segments.path_of(directory, key.rank, tail.first)
+        return tail.path
 
     def _open(self, path: Path, tail: _Tail) -> int:
         """Open the newest segment for appending.
