@@ -64,8 +64,9 @@ class Measured:
     seen: Mapping[str, Sequence[float]]
 
 
-def attached_agents(home: Path, lines: float) -> Agents:
-    """Start the agents of all ranks. Return when all programs run."""
+@contextmanager
+def attached_agents(home: Path, lines: float) -> Iterator[Agents]:
+    """The agents of all ranks, after all programs were started. No agent is left at the end."""
     share = RANKS // PROCESSES
     command = [sys.executable, "-m", "tests.load.agents", "--home", str(home)]
     command += ["--lines", str(lines), "--count", str(share), "--first"]
@@ -75,9 +76,14 @@ def attached_agents(home: Path, lines: float) -> Agents:
             subprocess.Popen([*command, str(n * share)], stdout=subprocess.PIPE, stderr=log)
             for n in range(PROCESSES)
         ]
-    asyncio.run(_wait_until_running(home))
-    time.sleep(_SETTLE_SECONDS)
-    return Agents(processes)
+    try:
+        asyncio.run(_wait_until_running(home))
+        time.sleep(_SETTLE_SECONDS)
+        yield Agents(processes)
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
 @contextmanager
@@ -136,16 +142,13 @@ def _cpu(pid: int) -> float:
 
 
 def figures() -> Iterator[Figure]:
-    with filled_server() as server:
-        agents = attached_agents(server.home, lines=0.0)
+    with filled_server() as server, attached_agents(server.home, lines=0.0) as agents:
         quiet = _measure(server, agents)
         yield from _busy("", quiet, _CALLS)
         yield from _returning(server, agents, quiet.server_cores)
-    with filled_server() as server:
-        agents = attached_agents(server.home, lines=1.0)
+    with filled_server() as server, attached_agents(server.home, lines=1.0) as agents:
         bars = {**_CALLS, "server": 0.6, "follow": 2.0}
         yield from _busy(", 1 line/s each", _measure(server, agents, follow=1), bars)
-        agents.end()
 
 
 def _measure(server: ServerProcess, agents: Agents, follow: int = 0) -> Measured:
