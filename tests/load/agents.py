@@ -53,7 +53,7 @@ class Agent:
         self._started = False
         self._outgoing = Outgoing()
         self._spool = Spool(directory.spool)
-        pace = random.uniform(0.8, 1.2)
+        pace = random.uniform(0.8, 1.2)  # as if each had a process of its own
         self._session = Session(
             directory, token, self, self._outgoing, self._spool, Lease(inf), pace=pace
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import random
 from contextlib import suppress
 from typing import Protocol
 
@@ -29,7 +29,7 @@ from hai_backend.agent.server.outgoing import Outgoing
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
 _BATCH_SECONDS = 0.05
 # A factor of waits. It differs between agents, so that they do not attach or send lines at the same time.
-_OUR_PACE = 0.8 + 0.4 * (os.getpid() % 97) / 97
+_OUR_PACE = random.uniform(0.8, 1.2)
 _LONGEST_PATIENCE = 4  # in multiples of the usual patience
 
 
@@ -76,6 +76,7 @@ class Session:
         self._log_delay = 0.0  # seconds for which the server lets us hold lines
         self._may_hold_lines = True
         self._wait = _FIRST_WAIT
+        self._return_within = 0.0  # seconds over which the server lets agents spread their return
         self._next_server = 0  # the index of the server to try next
         self._heartbeat_count = 0
         # number of the heartbeat -> time by the clock of the lease
@@ -114,9 +115,14 @@ class Session:
             await self._attach_once()
             if not self._directory.exists():
                 raise RankRejected(f"{self._directory.path} was removed")
-            await asyncio.sleep(self._wait * self._pace)
+            await asyncio.sleep(self._wait * self._pace + self._spread())
             if self._next_server == 0:  # all servers were tried
                 self._wait = min(2 * self._wait, _LONGEST_WAIT)
+
+    def _spread(self) -> float:
+        """Return the additional seconds to wait before the first try after a stream was lost, and 0 for later tries."""
+        seconds, self._return_within = random.uniform(0, self._return_within), 0.0
+        return seconds
 
     async def _attach_once(self) -> None:
         """Attach to the next server, until the stream ends. Raises RankRejected if the server rejects the rank."""
@@ -187,6 +193,7 @@ class Session:
             case "heartbeat":
                 self._renew_lease(response.heartbeat)
                 self._log_delay = response.heartbeat.log_delay_seconds
+                self._return_within = response.heartbeat.return_within_seconds
                 self._spool.acknowledge(response.heartbeat.log_offset)
             case "log_acknowledged":
                 self._spool.acknowledge(response.log_acknowledged.offset)

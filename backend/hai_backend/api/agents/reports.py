@@ -98,6 +98,7 @@ class AgentReports:
                 lease_renewed=self._deps.may_continue(key),
                 log_delay_seconds=self._deps.log_delay(key.task_id),
                 log_offset=session.stored_log,
+                return_within_seconds=self._deps.return_within(),
             )
             session.acknowledged_log = session.stored_log
             session.send(pb.AttachResponse(heartbeat=answer))

@@ -64,6 +64,8 @@ class AgentDeps:
     message_received: Callable[[RankKey], None] = lambda key: None
     # seconds for which the agents of a task may hold lines
     log_delay: Callable[[int], float] = lambda task_id: 0.0
+    # seconds over which agents spread their return after their streams have broken
+    return_within: Callable[[], float] = lambda: 0.0
 
     async def get_task(self, key: RankKey) -> Task:
         """Return the task if the rank belongs to its present run and has not ended. Raises Conflict FENCED."""

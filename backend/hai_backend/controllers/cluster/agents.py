@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from hai.v1 import agent_service_pb2 as pb
 from hai_backend.launch.base import RankKey
 
+_RETURNS_PER_SECOND = 1000.0  # so many agents attach without delaying users much
+_LONGEST_RETURN = 5.0  # seconds; shorter than lifecycle.limits.Limits.return_within
 _LAST_STEP = 2**63 - 1  # largest step that a message can contain
 
 
@@ -44,6 +46,10 @@ class ConnectedAgents:
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    def return_within(self) -> float:
+        """Return the seconds over which the agents must spread their return if this server ends now."""
+        return min(len(self._sessions) / _RETURNS_PER_SECOND, _LONGEST_RETURN)
 
     def attach(self, key: RankKey, session: Session) -> None:
         """Add the session of a rank that has attached, and close an older session of the rank."""

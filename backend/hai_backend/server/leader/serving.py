@@ -131,6 +131,7 @@ class Serving:
             is_lease_fresh=components.context.is_certain_leader,
             message_received=components.agent_silence.message_received,
             log_delay=components.log_delay.seconds,
+            return_within=components.connected_agents.return_within,
         )
 
     def _create_proxy(self) -> LazyProxy | None:

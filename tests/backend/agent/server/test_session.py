@@ -97,6 +97,7 @@ class Network:
         self.renews = True
         self.log = b""
         self.log_delay = 0.0
+        self.return_within = 0.0
         self.log_messages = 0
         self.refusal: aio.AioRpcError | None = None
 
@@ -129,6 +130,7 @@ class Network:
                     lease_renewed=self.renews,
                     log_delay_seconds=self.log_delay,
                     log_offset=len(self.log),
+                    return_within_seconds=self.return_within,
                 )
                 link.answer(heartbeat=answer)
             case "log":
@@ -443,6 +445,43 @@ def test_a_session_that_is_cancelled_while_its_stream_fails_ends(tmp_path: Path)
         rank.work[0].cancel()
         await asyncio.wait(rank.work[:1], timeout=60)
         assert rank.work[0].cancelled()
+
+    play(tmp_path, story)
+
+
+def test_agents_return_at_random_times_within_the_time_that_the_server_gives(
+    tmp_path: Path,
+) -> None:
+    async def story(start: Callable[..., Rank]) -> None:
+        rank, waits = start(prints=False), []
+        rank.network.return_within = 4.0
+        clock = asyncio.get_running_loop().time
+        for count in range(1, 31):
+            await asyncio.sleep(TIMING.heartbeat + 1)
+            rank.network.links[-1].finish()
+            ended_at = clock()
+            while len(rank.network.links) == count:  # noqa: ASYNC110 - in virtual time
+                await asyncio.sleep(0.05)
+            waits.append(clock() - ended_at)
+        assert max(waits) < 4.0 + 0.3
+        assert max(waits) - min(waits) > 1.0, "they are spread"
+
+    play(tmp_path, story)
+
+
+def test_only_the_first_try_of_a_return_is_delayed(tmp_path: Path) -> None:
+    async def story(start: Callable[..., Rank]) -> None:
+        rank = start(prints=False)
+        rank.network.return_within = 4.0
+        await asyncio.sleep(TIMING.heartbeat + 1)
+        rank.network.refusal = failed(grpc.StatusCode.UNAVAILABLE, "no server")
+        rank.network.links[-1].finish()
+        await asyncio.sleep(4.2)
+        rank.network.refusal = None
+        await asyncio.sleep(2 * 4.0 * 1.2)
+        assert len(rank.network.links) == 2
+        assert rank.session._spread() <= 4.0
+        assert rank.session._spread() == 0.0, "a later try"
 
     play(tmp_path, story)
 

@@ -416,6 +416,7 @@ async def test_lines_in_a_heartbeat_are_stored_and_acknowledged_by_a_later_answe
             await agent.write(pb.AttachRequest(heartbeat=heartbeat).SerializeToString())
             answer = await told(agent, "heartbeat")
             assert 0 < answer.log_delay_seconds < 0.01, "one agent is attached"
+            assert 0 < answer.return_within_seconds < 0.01
         async with asyncio.timeout(10):
             for number in range(3, 100):
                 if answer.log_offset == 2 * len(LINE):
