@@ -64,9 +64,12 @@ def with_run(task: Task, run: Run, **changes: Any) -> Task:
 
 
 def with_rank(run: Run, index: int, **changes: Any) -> Run:
-    """Return the run with one rank changed."""
-    ranks = tuple(_changed(r, changes) if r.index == index else r for r in run.ranks)
-    return replace(run, ranks=ranks)
+    """Return the run with one rank changed.
+
+    All ranks of a run may change at once, one after the other, so this only copies the other ranks.
+    """
+    changed = _changed(run.ranks[index], changes)
+    return replace(run, ranks=(*run.ranks[:index], changed, *run.ranks[index + 1 :]))
 
 
 def _changed(rank: Rank, changes: Mapping[str, Any]) -> Rank:
