@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -182,7 +183,7 @@ def _returning(server: ServerProcess, agents: Agents, quiet_cores: float) -> Ite
     back = [at for at in welcomed if at > -1.0]
     used = (measured.server_cores - quiet_cores) * SECONDS / RANKS
     yield Figure("agents that return after a restart", len(back), "agents", RANKS, at_least=True)
-    yield Figure("the last of them after", max(back), "s", 8.0)
+    yield Figure("the last of them after", max(back, default=inf), "s", 8.0)
     yield Figure("CPU of the server for each, beyond what it uses later", used * 1e3, "ms", 1.0)
     for call, durations in measured.seen.items():
         yield Figure(f"meanwhile: {call}, p99", percentile(durations, 99), "s", 0.5)
