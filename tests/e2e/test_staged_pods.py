@@ -110,6 +110,8 @@ async def test_a_pod_on_another_node_waits_until_it_is_on_disk(
     last = [line for line in await here.lines(task_id) if line.startswith("from")][-1]
     assert last.split()[0::2] == ["from", "True"]
     assert "CheckpointLost" not in await here.kinds(task_id)
+    await until_clean(memory)
+    assert not list((here.home / "checkpoints").glob(f"{task_id}/.*"))  # no note is left
 
 
 async def test_a_killed_writer_loses_nothing(

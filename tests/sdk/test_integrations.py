@@ -291,7 +291,7 @@ class TestTransformers:
         outside.setenv(env.STAGING_DIR, str(stage))
         (folder / "checkpoint-5").mkdir(parents=True)
         _seal(folder / "checkpoint-5")
-        made = staged_directory.create(10)
+        made = staged_directory.create(10, folder / "suspended")
         assert made is not None
         (made.path / "checkpoint-7").mkdir()
         (made.path / "checkpoint-7" / "state").write_bytes(b"x")

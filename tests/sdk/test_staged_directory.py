@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hai.task import env, sharded_checkpoint, staged_directory, staging
+from hai.task import env, sharded_checkpoint, staged_directory, staging, staging_notes
 
 FILES = {"state.json": b"{}", "adapter/model.bin": bytes(range(256)) * 64, "empty": b""}
 
@@ -40,7 +40,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def save(target: Path, step: int = 3) -> None:
-    memory = staged_directory.create(1000)
+    memory = staged_directory.create(1000, target)
     assert memory is not None
     fill(memory.path / "checkpoint")
     memory.stage(memory.path / "checkpoint", target, step, keep=2)
@@ -59,14 +59,14 @@ def test_files_become_durable_as_one_directory(stage, target):
 
 def test_a_directory_that_is_filled_stays_and_that_of_a_killed_program_is_removed(stage):
     code = (
-        "import os, signal\n"
+        "import os, pathlib, signal\n"
         "from hai.task import staged_directory\n"
-        "memory = staged_directory.create(1000)\n"
+        "memory = staged_directory.create(1000, pathlib.Path('m'))\n"
         "(memory.path / 'half').write_bytes(bytes(1000))\n"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
-    memory = staged_directory.create(1000)
+    memory = staged_directory.create(1000, target)
     assert memory is not None
     assert len(list(stage.iterdir())) == 2
     staging.remove_unused(stage)
@@ -78,13 +78,13 @@ def test_a_directory_that_is_filled_stays_and_that_of_a_killed_program_is_remove
 @pytest.mark.parametrize("limit", [1, 999])
 def test_what_does_not_fit_gets_no_memory(stage, outside, capsys, limit):
     outside.setenv(env.STAGING_BYTES, str(limit))
-    assert staged_directory.create(1000) is None
+    assert staged_directory.create(1000, Path("m")) is None
     assert f"1000 bytes do not fit into {limit} bytes" in capsys.readouterr().err
 
 
 def test_a_task_without_staging_gets_no_memory(outside):
     outside.delenv(env.STAGING_DIR, raising=False)
-    assert staged_directory.create(1) is None
+    assert staged_directory.create(1, Path("m")) is None
 
 
 _POINTS = ["fcntl.flock", "pathlib.Path.rename", "pathlib.Path.unlink", "shutil.rmtree"]
@@ -117,5 +117,5 @@ def test_a_kill_at_any_point_leaves_a_whole_checkpoint_or_none(
     saved = sharded_checkpoint.latest_complete(target)
     assert saved is not None or killed
     assert saved is None or content(saved.path) == FILES
-    assert staging.find_lost(target, sharded_checkpoint.published(target)) == []
+    assert staging_notes.find_lost(target, sharded_checkpoint.published(target)) == []
     assert {path.suffix for path in stage.iterdir()} <= {".part"}  # removed a minute later

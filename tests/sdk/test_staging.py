@@ -511,6 +511,28 @@ def test_a_machine_that_writes_nothing_is_not_awaited_for_ever(folder, stage, ca
     assert capsys.readouterr().err == ""
 
 
+def test_what_is_written_too_late_replaces_nothing(folder, stage, capsys, elsewhere, outside):
+    """The other machine had waited for a full disk."""
+    checkpoint.save_bytes("m", b"weights", step=60)
+    elsewhere(lambda: None)
+    assert checkpoint.latest("m") is None
+    checkpoint.save_bytes("m", b"later", step=80, durable=True)
+    outside.setenv(env.STAGING_MACHINE, "node1/7")
+    assert staging.write_out_all(stage) == 0
+    assert "m of step 60 is dropped" in capsys.readouterr().err
+    assert durable(folder) == [80]
+    assert len(list(folder.iterdir())) == 1
+    assert kinds(stage) == [".data"]  # of this process, which may save again
+
+
+@pytest.mark.parametrize("below", [True, False])
+def test_only_targets_that_a_writer_sees_are_staged(folder, stage, outside, below):
+    outside.setenv(env.STAGING_TARGETS, f"/none:{folder if below else stage}")
+    checkpoint.save_bytes("m", b"weights", step=1)
+    assert (kinds(stage) == [".data", ".json"]) == below
+    assert (durable(folder) == [1]) != below
+
+
 def test_a_slow_machine_is_awaited_while_it_writes(folder, stage, elsewhere):
     checkpoint.save_bytes("m", b"weights", step=7)
     unfinished = folder / ".m.1.1.writing"

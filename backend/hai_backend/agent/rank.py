@@ -10,8 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
-from pathlib import Path
 
 from hai.task import env
 from hai.v1 import agent_service_pb2 as pb
@@ -79,7 +77,7 @@ class RankAgent:
         self._suspend_request = SuspendRequest(self._control, self._outgoing)
         self._staging = StagingDirectory()
         self._checkpoints = Checkpoints(
-            self._outgoing, self._session.wake, is_staged=self._staging.has_checkpoints
+            self._outgoing, self._session.wake, is_staged=self._staging.has_files
         )
         self._suspend_notice = Notice(directory.notice)
         self._services = Services(
@@ -96,13 +94,13 @@ class RankAgent:
             self._suspend_notice.saved,
         )
         self._socket = LocalSocket(directory.socket, self._calls.table())
-        self._port = _reserve_port()
+        self._port = preparation.reserve_port()
         self._free_port = int(self._port.getsockname()[1])
         self._welcome: pb.AgentWelcome | None = None
         self._go_received = False
         self._end_grace: float | None = None  # seconds; None until the end was requested
         self._program: Program | None = None
-        self._exit_reported = False
+        self._exit_reported = self._node_asks_to_leave = False
         self._environment_lock = ""
         self._idle_seconds: float | None = None  # idle time of a dev container; None if unknown
         self._owner_token = ""  # token for `hai` in a dev container
@@ -168,6 +166,7 @@ class RankAgent:
             save_within_seconds=self._identity.leave_within,
             reason="the node asks the rank to leave",
         )
+        self._node_asks_to_leave = True
         self._coroutines.start("a suspension", self._suspend(request))
         asyncio.get_running_loop().call_later(self._identity.leave_within, self.stop, grace)
 
@@ -210,18 +209,18 @@ class RankAgent:
         self._watchdog.start()
         code = await self._program.wait(self._may_be_saving)
         self._watchdog.stop()
-        await self._remove_unfinished_checkpoints()
+        await self._clean_up_checkpoints()
         self._report_exit(code)
 
-    async def _remove_unfinished_checkpoints(self) -> None:
+    async def _clean_up_checkpoints(self) -> None:
         """Remove a checkpoint that the program was writing when it was ended. No run reads it, but it uses disk."""
-        directory = self._welcome and self._welcome.environments.get(env.CHECKPOINT_DIR)
-        if not directory:
-            return
-        if await asyncio.to_thread(remove_unfinished, Path(directory)):
+        directory = self._welcome.environments.get(env.CHECKPOINT_DIR, "") if self._welcome else ""
+        if await asyncio.to_thread(remove_unfinished, directory):
             self._output.write_notice(
                 "the program ended while it saved a checkpoint; the unfinished file was removed, earlier ones are kept"
             )
+        if self._node_asks_to_leave:
+            await self._staging.write_out()
 
     async def _start(self, go: pb.Go) -> Program:
         """Prepare the workspace and the environment, and start the program. Raises CannotStart."""
@@ -318,6 +317,7 @@ class RankAgent:
             exit_code=code,
             last_lines=self._output.last_lines(_LAST_LINES) if code else "",
             yielded=self._suspend_request.yielded,
+            staged=self._staging.has_files(),
         )
         self._report("exited", pb.AttachRequest(exited=exited), after_log=True)
 
@@ -392,11 +392,3 @@ class RankAgent:
 
     def _finish(self) -> None:
         self._finished.set()
-
-
-def _reserve_port() -> socket.socket:
-    """Return a socket bound to a free port, which reserves the port until the program starts."""
-    port = socket.socket()
-    port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    port.bind(("", 0))
-    return port

@@ -135,8 +135,11 @@ class Launcher(Protocol):
     async def kill(self, request: KillRequest) -> None:
         """Kill a rank with all its processes. RankTerminated is reported later, even if the rank does not exist."""
 
-    def write_checkpoints(self, key: RankKey) -> None:
-        """See that checkpoints in the memory of the rank's node are written to disk, also after the rank has ended."""
+    async def write_checkpoints(self, key: RankKey) -> None:
+        """See that checkpoints in the memory of the rank's node are written to disk, also after the rank has ended.
+
+        Return when this is certain, or after some seconds.
+        """
 
     def events(self) -> AsyncIterator[LauncherEvent]:
         """Yield NodeList and RankList first, then changes, until the launcher is closed."""

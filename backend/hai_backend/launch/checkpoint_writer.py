@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import fcntl
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -36,6 +37,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("root", type=Path, help="the directory that has a directory for each task")
     parser.add_argument("--until-released", action="store_true", help="run while an agent uses it")
     options = parser.parse_args(argv)
+    if not os.access(options.root, os.W_OK | os.X_OK):
+        # A kubelet has made the directory again after the node has lost its memory.
+        _log(f"{options.root} is not the directory of this user: nothing to write")
+        return 0
     os.nice(_NICENESS)
     if options.until_released:
         # Kubernetes asks pods to end when their node is drained. This one ends when all is on disk.
@@ -84,12 +89,11 @@ def _remove_if_unused(root: Path) -> bool:
     with suppress(BlockingIOError), _locked(root, fcntl.LOCK_EX | fcntl.LOCK_NB):
         if _pending(root):
             return False
-        for directory in _directories(root):
-            staging.remove_unused(directory)
-            with suppress(OSError):
-                directory.rmdir()
-        write_reports.take(root)
-        (root / WRITER_LOCK).unlink(missing_ok=True)
+        for path in root.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
         return True
     return False
 
@@ -107,9 +111,13 @@ def _locked(directory: Path, operation: int) -> Iterator[None]:
 
 def _write_alone(root: Path) -> None:
     """Write what is staged when no other writer does."""
-    with (root / WRITER_LOCK).open("w") as lock:
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK  # do not wait for a named pipe
+    lock = os.open(root / WRITER_LOCK, flags, 0o600)
+    try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         write_all(root)
+    finally:
+        os.close(lock)
 
 
 def write_all(root: Path, pause: Callable[[float], None] = time.sleep) -> None:

@@ -54,7 +54,7 @@ class FakeLauncher:
                 reason = f"there is no node {rank.node}"
                 self.emit(LaunchFailed(rank.key, reason, unschedulable=True))
 
-    def write_checkpoints(self, key: RankKey) -> None:
+    async def write_checkpoints(self, key: RankKey) -> None:
         """See Launcher. Ranks have no checkpoints."""
 
     async def kill(self, request: KillRequest) -> None:

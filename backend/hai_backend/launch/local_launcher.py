@@ -78,7 +78,7 @@ class ProcessLauncher:
             if rank.key not in self._agents and not self._adopt(rank.key):
                 await self._start_or_report(rank)
 
-    def write_checkpoints(self, key: RankKey) -> None:
+    async def write_checkpoints(self, key: RankKey) -> None:
         """See Launcher. Nothing to do, because a writer of this machine watches all directories."""
 
     async def kill(self, request: KillRequest) -> None:

@@ -24,7 +24,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from hai.task import checkpoint_files, staging, staging_buffers
+from hai.task import checkpoint_files, staging, staging_buffers, staging_notes
 from hai.task.block_file import BlockFile, digest_of
 from hai.task.channel import log_line
 from hai.task.checkpoint_files import Checkpoint as Checkpoint
@@ -145,7 +145,7 @@ def latest(name: str | Path = "checkpoint", *, step: int | None = None) -> Check
     """
     started = time.monotonic()
     target = checkpoint_files.target_of(name)
-    staging.wait_for_other_machines(target)
+    staging_notes.wait_for_other_machines(target)
     _write_out_staged(target)
     found = checkpoint_files.newest(target, step, lambda one: True if one.intact() else None)
     report_losses(target, checkpoint_files.published(target), found and found[0].step)
@@ -170,7 +170,7 @@ def read_latest(
 
 
 def _read_latest(target: Path, step: int | None) -> tuple[Checkpoint, memoryview] | None:
-    staging.wait_for_other_machines(target)
+    staging_notes.wait_for_other_machines(target)
     for staged in reversed(staging.pending(staging.directory(), target)):
         if not staged.manifest and (step is None or staged.step == step):
             try:
@@ -187,14 +187,14 @@ class _DirectFile:
 
     def __init__(self, target: Path, stack: ExitStack, progress: SaveProgress) -> None:
         self.blocks: BlockFile | None = None
-        self._target, self._stack, self._progress = target, stack, progress
+        self.target, self._stack, self._progress = target, stack, progress
         self._new: checkpoint_files.NewCheckpoint | None = None
 
     def open(self) -> BlockFile:
         """Create the file. `stack` closes it, and removes it if it was not published."""
         # Staged checkpoints come first, because the newest checkpoint is the one that is published last.
-        _write_out_staged(self._target)
-        self._new = self._stack.enter_context(checkpoint_files.create(self._target))
+        _write_out_staged(self.target)
+        self._new = self._stack.enter_context(checkpoint_files.create(self.target))
         self.blocks = self._stack.enter_context(BlockFile(self._new.file, self._progress.add))
         return self.blocks
 
@@ -209,7 +209,7 @@ def _staged_file(
     size: int, direct: _DirectFile, progress: SaveProgress
 ) -> staging_buffers.StagedFile | None:
     """Return a file in memory; None if there is no memory for it. What exceeds the memory is written to `direct`."""
-    directory = staging.directory()
+    directory = staging.directory_for(direct.target)
     if directory is None:
         return None
     try:
@@ -233,7 +233,7 @@ def _stage_path(
     target: Path, write: Callable[[Path], object], size: int, step: int, keep: int
 ) -> bool:
     """Stage a file that a library writes to memory. Return False if there is no memory for it."""
-    directory = staging.directory()
+    directory = staging.directory_for(target)
     if directory is None or not size:
         return False
     buffers = staging_buffers.buffers(directory)
@@ -273,7 +273,7 @@ def report_losses(
 
     `durable` are the published checkpoints; the task continues from the one of `step`, or from its beginning.
     """
-    for lost in staging.find_lost(target, durable):
+    for lost in staging_notes.find_lost(target, durable):
         goes_on = "from the beginning" if step is None else f"from step {step}"
         log_line(
             f"checkpoint {target.name} of step {lost.step} was lost with the memory of node {lost.node or '?'}"

@@ -14,6 +14,8 @@ CHECKPOINT_DIR = "HAI_CHECKPOINT_DIR"  # kept over all runs of the task
 # directory in memory for checkpoints that are not yet on disk: see hai.task.staging. Unset: they are written directly.
 STAGING_DIR = "HAI_STAGING_DIR"
 STAGING_BYTES = "HAI_STAGING_BYTES"  # limit for all tasks of the node; in a pod, for this task
+# the only directories, separated by colons, whose checkpoints are staged. Unset: all directories
+STAGING_TARGETS = "HAI_STAGING_TARGETS"
 # the memory that the staging directory is in, if the host name does not say that: in a pod, NODE/TASK
 STAGING_MACHINE = "HAI_STAGING_MACHINE"
 SERVICE_NAME = "HAI_SERVICE_NAME"  # name of the service that this process runs

@@ -52,9 +52,9 @@ class StagedDirectory:
         os.close(self._lock)
 
 
-def create(size: int) -> StagedDirectory | None:
-    """Return a directory for files of `size` bytes; None if there is no memory for them."""
-    directory = staging.directory()
+def create(size: int, target: Path) -> StagedDirectory | None:
+    """Return a directory for files of `size` bytes; None if there is no memory for them, or none for this target."""
+    directory = staging.directory_for(target)
     if directory is None:
         return None
     allowed = staging_buffers.buffers(directory).allowed()

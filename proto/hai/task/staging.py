@@ -10,10 +10,10 @@ A staging directory is a directory in memory (tmpfs) that belongs to one task on
 A checkpoint of one rank has one file. A sharded checkpoint (sharded_checkpoint.py) has the files of all ranks, which
 are on the same node, and a manifest, to which digests are added when it is written.
 
-While a checkpoint is staged, a small file beside its target, the note `.NAME.STEP.staged`, names the .json file and the
-machine. So every process of the machine finds a staged checkpoint of a target, also one of another task. A process of
-another machine waits until the checkpoint is written (`wait_for_other_machines`). If the memory is lost, the next run
-finds a note without a checkpoint, and says what was lost (`find_lost`).
+While a checkpoint is staged, a small file beside its target, the note, names the .json file and the machine. So every
+process of the machine finds a staged checkpoint of a target, also one of another task. A process of another machine
+waits until the checkpoint is written. If the memory is lost, the next run finds a note without a checkpoint, and says
+what was lost. See staging_notes.py.
 
 Any process may write a staged checkpoint to its target (`write_out`), so none is lost if the program, the agent or the
 writer is killed: the checkpoint writer of the node, or the next run of the task. The lock of the .json file makes all
@@ -24,31 +24,27 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import glob
 import io
 import json
 import mmap
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from hai.task import block_file, checkpoint_files, env
+from hai.task import block_file, checkpoint_files, env, staging_notes
 from hai.task.block_file import BlockFile, read_all
 from hai.task.channel import log_line
-from hai.task.checkpoint_files import Checkpoint
 from hai.task.current_channel import SaveProgress
-from hai.task.sharded_checkpoint import ShardedCheckpoint, UnfinishedCheckpoint
+from hai.task.sharded_checkpoint import UnfinishedCheckpoint
 
 STAGED, DATA, MARK, _PART = ".json", ".data", ".shards", ".part"
 DIRECTORY = ".dir"  # see staged_directory.py
-_NOTE = ".staged"
 _PART_SECONDS = 60.0
 _WAIT_SECONDS = 0.05
-_SILENT_SECONDS = 30.0  # a pod that writes a checkpoint has started by then
 _COPY_BYTES = 16 << 20
 
 
@@ -103,12 +99,8 @@ class StagedCheckpoint:
         return content
 
 
-@dataclass(frozen=True, slots=True)
-class LostCheckpoint:
-    """A checkpoint that was only in the memory of a node."""
-
-    step: int
-    node: str
+class _GivenUp(Exception):
+    """A run on another machine has continued without the checkpoint."""
 
 
 def directory() -> Path | None:
@@ -117,11 +109,25 @@ def directory() -> Path | None:
     return Path(text) if text and os.path.isdir(text) else None
 
 
+def directory_for(target: Path) -> Path | None:
+    """Return the directory for a checkpoint of a target; None if it is written directly.
+
+    A pod that writes it sees only the directories in HAI_STAGING_TARGETS.
+    """
+    roots = os.environ.get(env.STAGING_TARGETS)
+    path = target.resolve()
+    if roots is not None and not any(
+        path.is_relative_to(root) for root in roots.split(":") if root
+    ):
+        return None
+    return directory()
+
+
 def pending(staging: Path | None, target: Path | None = None) -> list[StagedCheckpoint]:
     """Return the staged checkpoints in a directory, or those of one target in any directory, the oldest first."""
     paths = set(staging.glob(f"*{STAGED}")) if staging is not None else set()
     if target is not None:
-        paths |= {note.path for note in _notes(target) if note.is_here()}
+        paths |= {note.path for note in staging_notes.read(target) if note.is_here()}
     found = (_read(path) for path in sorted(paths, key=lambda path: path.name))
     at = None if target is None else target.absolute()
     return [staged for staged in found if staged is not None and at in (None, staged.target)]
@@ -179,11 +185,13 @@ def publish(
         file.flush()
         part.rename(path)
         with contextlib.suppress(OSError):  # a full disk does not matter yet
-            _write_note(target, step, path)
+            staging_notes.write(target, step, path)
 
 
 def write_out(staged: StagedCheckpoint) -> bool:
     """Write a staged checkpoint to its target. Return False if another process has written it.
+
+    It is dropped, and False returned, if a run on another machine has continued without it.
 
     Threads write and hash the memory directly. If the process is killed, a later call writes the checkpoint again.
     Raises OSError if it cannot be written; it stays staged then.
@@ -199,19 +207,12 @@ def write_out(staged: StagedCheckpoint) -> bool:
         if not all(file.data.exists() for file in staged.files):
             staged.path.unlink()  # the memory was removed; the note stays, so that the loss is told
             return False
-        progress = SaveProgress(staged.size)
-        try:
-            if staged.manifest:
-                _write_shards(staged, progress.add)
-            else:
-                _write_file(staged, progress.add)
-        finally:
-            progress.end()
+        is_written = _write(staged)
         staged.path.unlink()
-        _remove_note(staged)
+        staging_notes.remove(staged.target, staged.path)
         for file in staged.files:
             _remove_unused_buffer(file.data)
-        return True
+        return is_written
 
 
 def write_out_all(staging: Path | None, target: Path | None = None) -> int:
@@ -220,45 +221,6 @@ def write_out_all(staging: Path | None, target: Path | None = None) -> int:
     Return how many this process has written.
     """
     return sum(write_out(staged) for staged in pending(staging, target))
-
-
-def wait_for_other_machines(target: Path) -> None:
-    """Wait until the checkpoints of a target that are in the memory of other machines are written.
-
-    Stop waiting when nothing of them was written for 30 s. Then they count as lost.
-    """
-    progress, since = None, time.monotonic()
-    while notes := [note for note in _notes(target) if not note.is_here()]:
-        current = [note.file for note in notes], checkpoint_files.unfinished_bytes(target)
-        if progress is None:
-            log_line(f"waiting until node {notes[-1].node or '?'} has written {target.name}")
-        if current != progress:
-            progress, since = current, time.monotonic()
-        elif time.monotonic() - since > _SILENT_SECONDS:
-            return
-        time.sleep(_WAIT_SECONDS)
-
-
-def find_lost(
-    target: Path, durable: Sequence[Checkpoint | ShardedCheckpoint]
-) -> list[LostCheckpoint]:
-    """Return the checkpoints of a target that were staged in a memory that is lost. Each is returned only once.
-
-    `durable` are the published checkpoints. Call `wait_for_other_machines` first.
-
-    A checkpoint that was published later does not make them known as durable, but nobody misses them then.
-    """
-    newest = max((found.path.stat().st_mtime for found in durable), default=0.0)
-    steps = {found.step for found in durable}
-    lost = []
-    for note in _notes(target):
-        with contextlib.suppress(FileNotFoundError):  # it has become durable
-            if not (note.is_here() and note.path.exists()):
-                later = note.step > max(steps, default=-1) or note.file.stat().st_mtime > newest
-                if note.step not in steps and later:
-                    lost.append(LostCheckpoint(note.step, note.node))
-                note.file.unlink()
-    return lost
 
 
 def remove_unused(staging: Path) -> None:
@@ -272,50 +234,6 @@ def remove_unused(staging: Path) -> None:
             with contextlib.suppress(FileNotFoundError):
                 if time.time() - path.stat().st_mtime > _PART_SECONDS:
                     path.unlink()
-
-
-@dataclass(frozen=True, slots=True)
-class _Note:
-    """The content of a note: the .json file of a staged checkpoint, its machine, and the node of the task."""
-
-    file: Path
-    step: int
-    path: Path
-    machine: str
-    node: str
-
-    def is_here(self) -> bool:
-        """Return whether this process can see the memory of the checkpoint."""
-        return self.machine == _machine()
-
-
-def _machine() -> str:
-    return os.environ.get(env.STAGING_MACHINE) or os.uname().nodename
-
-
-def _notes(target: Path) -> list[_Note]:
-    """Return the notes of a target, by their steps."""
-    notes = []
-    for file in sorted(target.parent.glob(f".{glob.escape(target.name)}.{'[0-9]' * 12}{_NOTE}")):
-        with contextlib.suppress(FileNotFoundError, ValueError, KeyError):
-            facts = json.loads(file.read_bytes())
-            step, path = int(file.name.split(".")[-2]), Path(facts["path"])
-            notes.append(_Note(file, step, path, facts["machine"], facts["node"]))
-    return notes
-
-
-def _write_note(target: Path, step: int, path: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    node = os.environ.get(env.NODE_NAME, "")
-    facts = {"path": str(path), "node": node, "machine": _machine()}
-    target.with_name(f".{target.name}.{step:012d}{_NOTE}").write_text(json.dumps(facts))
-
-
-def _remove_note(staged: StagedCheckpoint) -> None:
-    """Remove the note of a checkpoint, unless the same step was staged again."""
-    for note in _notes(staged.target):
-        if note.path == staged.path and note.is_here():
-            note.file.unlink(missing_ok=True)
 
 
 def _wait_for_lock(lock: io.BufferedReader, staged: StagedCheckpoint) -> None:
@@ -340,10 +258,34 @@ def _new_number(staging: Path) -> str:
     return f"{max([time.time_ns(), *(name + 1 for name in names)]):020d}-{os.getpid()}"
 
 
+def _write(staged: StagedCheckpoint) -> bool:
+    """Write a locked checkpoint, unless a run on another machine has continued without it."""
+    progress = SaveProgress(staged.size)
+    try:
+        _check_awaited(staged)
+        (_write_shards if staged.manifest else _write_file)(staged, progress.add)
+    except _GivenUp:
+        log_line(
+            f"{staged.target} of step {staged.step} is dropped: a run on another node has continued without it"
+        )
+        return False
+    finally:
+        progress.end()
+    return True
+
+
+def _check_awaited(staged: StagedCheckpoint) -> None:
+    """Raise _GivenUp if nobody waits for a checkpoint any more. Called before it is published, too."""
+    if staging_notes.is_given_up(staged.target, staged.path):
+        raise _GivenUp
+
+
 def _write_file(staged: StagedCheckpoint, on_stored: Callable[[int], None]) -> None:
     with checkpoint_files.create(staged.target) as new, BlockFile(new.file, on_stored) as blocks:
         cast("BinaryIO", blocks).write(staged.files[0].map())
-        new.publish(blocks.finish(), staged.step, staged.keep)
+        digest = blocks.finish()
+        _check_awaited(staged)
+        new.publish(digest, staged.step, staged.keep)
 
 
 def _write_shards(staged: StagedCheckpoint, on_stored: Callable[[int], None]) -> None:
@@ -362,6 +304,7 @@ def _write_shards(staged: StagedCheckpoint, on_stored: Callable[[int], None]) ->
             manifest["files"][part.name].update(facts)
         for nested in (path for path in new.path.rglob("*") if path.is_dir()):
             checkpoint_files.sync_directory(nested)
+        _check_awaited(staged)
         new.publish(json.dumps(manifest, separators=(",", ":")).encode(), staged.keep)
     except Exception:
         with contextlib.suppress(OSError):

@@ -120,7 +120,7 @@ async def test_one_odd_run_keeps_no_other_from_being_adopted() -> None:
 class Slow(FakeLauncher):
     """A launcher whose killed ranks end only when the test terminates them."""
 
-    def write_checkpoints(self, key: RankKey) -> None: ...
+    async def write_checkpoints(self, key: RankKey) -> None: ...
 
     async def kill(self, request: KillRequest) -> None: ...
 
@@ -183,7 +183,7 @@ class Remembering(FakeLauncher):
         super().__init__(nodes)
         self.asked: dict[RankKey, bool] = {}
 
-    def write_checkpoints(self, key: RankKey) -> None: ...
+    async def write_checkpoints(self, key: RankKey) -> None: ...
 
     async def kill(self, request: KillRequest) -> None:
         self.asked[request.key] = request.ran

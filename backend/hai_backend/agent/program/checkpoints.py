@@ -92,7 +92,7 @@ def merge(earlier: pb.CheckpointSaved, later: pb.CheckpointSaved) -> pb.Checkpoi
     return both
 
 
-def remove_unfinished(directory: Path) -> bool:
+def remove_unfinished(directory: str) -> bool:
     """Remove checkpoints whose programs ended while they saved them. Return whether there were any."""
     removes = (checkpoint.remove_unfinished, sharded_checkpoint.remove_unfinished)
-    return any([remove(directory) for remove in removes])
+    return bool(directory) and any([remove(Path(directory)) for remove in removes])

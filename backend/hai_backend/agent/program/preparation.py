@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -117,3 +118,11 @@ async def _git(arguments: Sequence[str], target: Path, reaper: Reaper) -> tuple[
         code = await child.ended
         output.seek(0)
         return output.read(_MAX_MESSAGE_BYTES).decode("utf-8", "replace").strip(), code
+
+
+def reserve_port() -> socket.socket:
+    """Return a socket bound to a free port, which reserves the port until the program starts."""
+    port = socket.socket()
+    port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    port.bind(("", 0))
+    return port

@@ -6,6 +6,7 @@ writes the checkpoints: see hai_backend.launch.checkpoint_writer.
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 from pathlib import Path
@@ -38,6 +39,14 @@ class StagingDirectory:
         else:
             self._path = path
 
-    def has_checkpoints(self) -> bool:
-        """Return whether checkpoints in the directory are not yet on disk."""
-        return self._path is not None and any(self._path.glob(f"*{staging.STAGED}"))
+    def has_files(self) -> bool:
+        """Return whether there are checkpoints in the directory that are not yet on disk, or buffers for them."""
+        return self._path is not None and any(self._path.iterdir())
+
+    async def write_out(self) -> None:
+        """Write all checkpoints to disk, because the node may lose its memory. An error leaves them to the writer."""
+        if self._path is not None:
+            try:
+                await asyncio.to_thread(staging.write_out_all, self._path)
+            except OSError as error:
+                write_agent_log(f"checkpoints stay in memory: {error}")

@@ -58,6 +58,8 @@ class AgentReports:
         request = received
         match request.WhichOneof("message"):
             case "exited":
+                if request.exited.staged:  # the pod of the rank must still exist
+                    await self._deps.executor.write_checkpoints(key)
                 await self._apply(key, _exited(key, request.exited))
                 session.send(pb.AttachResponse(exit_recorded=pb.ExitRecorded()))
             case "start_failed":
@@ -75,7 +77,7 @@ class AgentReports:
             case "checkpoint":
                 self._deps.record_checkpoint(key, _checkpoint_report(request.checkpoint))
                 if request.checkpoint.staged:
-                    self._deps.executor.write_checkpoints(key)
+                    await self._deps.executor.write_checkpoints(key)
             case "services":
                 services = _truncate_services(request.services)
                 self._deps.record_services(await self._deps.get_task(key), key, services)

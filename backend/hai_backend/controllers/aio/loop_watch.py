@@ -38,7 +38,7 @@ class LoopWatch:
         self._clock = clock
         self._loop_thread = threading.get_ident()
         self._due = clock() + _INTERVAL_SECONDS
-        self._held_at = ""  # where the loop is held
+        self._held = (0.0, "")  # when the timer was due, and where the loop was held then
         self._logged_at = clock() - _LOG_SECONDS
         self._pause_began = 0.0
         # A collection may begin while a metric is locked, so its pause is recorded later.
@@ -64,9 +64,9 @@ class LoopWatch:
 
     def _tick(self) -> None:
         now = self._clock()
-        lag, held_at = max(0.0, now - self._due), self._held_at
+        lag = max(0.0, now - self._due)
+        held_at = self._held[1] if self._held[0] == self._due else ""
         self._due = now + _INTERVAL_SECONDS
-        self._held_at = ""
         self._timer = asyncio.get_running_loop().call_later(_INTERVAL_SECONDS, self._tick)
         self._on_lag(lag)
         pauses, self._pauses = self._pauses, []
@@ -78,10 +78,10 @@ class LoopWatch:
 
     def _watch(self) -> None:
         """Note where the loop is held whenever its timer is overdue."""
-        while not self._stopped.wait(max(self._due + _HELD_SECONDS - self._clock(), 0.01)):
-            if self._clock() > self._due + _HELD_SECONDS and not self._held_at:
-                self._held_at = _location(self._loop_thread)
-                self._stopped.wait(_INTERVAL_SECONDS)
+        while not self._stopped.wait(max(self._due + _HELD_SECONDS - self._clock(), 0.02)):
+            due = self._due
+            if self._clock() > due + _HELD_SECONDS and self._held[0] != due:
+                self._held = due, _location(self._loop_thread)
 
     def _on_collection(self, phase: str, info: Mapping[str, Any]) -> None:
         if phase == "start":

@@ -136,9 +136,9 @@ class Executor:
             exited = rank.exit_code is not None
             await self._launcher.kill(KillRequest(key, rank.node, may_run(rank), exited, preempted))
 
-    def write_checkpoints(self, key: RankKey) -> None:
+    async def write_checkpoints(self, key: RankKey) -> None:
         """See that the staged checkpoints of a rank are written to disk."""
-        self._launcher.write_checkpoints(key)
+        await self._launcher.write_checkpoints(key)
 
     def remove(self, task: Task) -> None:
         """Remove the lock of a finished task."""

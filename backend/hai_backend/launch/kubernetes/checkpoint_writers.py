@@ -1,13 +1,13 @@
 """The pods that write checkpoints from the memory of nodes to disk, also after their ranks have ended.
 
-A writer is created when the agent of a rank reports a staged checkpoint, or when a rank ends without a report of its
-agent. It ends when all is on disk. Then it is deleted. One that was evicted or deleted before that is created again.
+A writer is created when the agent of a rank reports that something is staged, or when a rank ends without a report of
+its agent. It ends when all is on disk, and is then deleted. One that ends before that is created again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -21,6 +21,7 @@ from hai_backend.launch.base import RankKey
 from hai_backend.launch.kubernetes.api import Api, ApiSource
 from hai_backend.launch.kubernetes.errors import AlreadyExists, ApiError, NotFound
 from hai_backend.launch.kubernetes.options import Options
+from hai_backend.launch.kubernetes.ranks import Run
 from hai_backend.launch.manifests.checkpoints import writer_pod
 from hai_backend.launch.manifests.names import (
     CHECKPOINT_WRITER,
@@ -35,7 +36,8 @@ from hai_backend.launch.manifests.names import (
 from hai_backend.launch.manifests.settings import ClusterSettings
 
 log = structlog.get_logger(__name__)
-_AGAIN_SECONDS = 5.0  # until a writer that was evicted is created again
+_AGAIN_SECONDS = 10.0  # until a writer that was evicted is created again
+_CREATE_SECONDS = 10.0  # for which the end of a rank waits for its writer
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +73,8 @@ class CheckpointWriters:
             pace=Pace(options.relist_seconds),
             random=random,
         )
-        self._created: set[RankKey] = (
-            set()
-        )  # writers that exist, are being created, or were refused
-        self._creating: set[asyncio.Task[None]] = set()
+        self._existing: set[RankKey] = set()
+        self._creating: dict[RankKey, asyncio.Task[None]] = {}
         self._other_work: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
@@ -82,38 +82,54 @@ class CheckpointWriters:
         try:
             await self._reflector.run()
         finally:
-            for work in self._creating | self._other_work:
+            for work in (*self._creating.values(), *self._other_work):
                 work.cancel()
 
     def write(self, key: RankKey) -> None:
         """See that the staged checkpoints of a rank are written. Its pod must still exist."""
-        if key not in self._created:
-            self._created.add(key)
-            _spawn(self._create_for(key), self._creating)
+        if key not in self._existing and key not in self._creating:
+            self._creating[key] = asyncio.ensure_future(self._create_for(key))
 
-    async def wait_created(self) -> None:
-        """Wait until the writers that are being created exist, because they are made from the pods of their ranks."""
-        if self._creating:
-            await asyncio.wait(set(self._creating))
+    def being_created(self, run: Run) -> list[RankKey]:
+        """Return the ranks of a run whose writers are being created."""
+        return [key for key in self._creating if (key.task_id, key.run) == run]
+
+    async def wait_created(self, keys: Iterable[RankKey]) -> None:
+        """Wait until writers that are being created exist, because they are made from the pods of their ranks.
+
+        A writer that cannot be created must not keep a rank for ever.
+        """
+        creating = {self._creating[key] for key in keys if key in self._creating}
+        if creating:
+            await asyncio.wait(creating, timeout=_CREATE_SECONDS)
 
     async def _create_for(self, key: RankKey) -> None:
         labels = run_labels(self._cluster, key.task_id, key.run, key.rank)
         try:
+            manifest = await self._manifest_for(key, labels)
+            if manifest is not None and await self._create(manifest):
+                self._existing.add(key)
+        finally:
+            del self._creating[key]
+
+    async def _manifest_for(self, key: RankKey, labels: Mapping[str, str]) -> Manifest | None:
+        try:
             pod = await self._api.retry_forever(lambda: self._api.get("Pod", pod_name(key)))
         except NotFound:
-            return  # its memory is lost, or the next run on the node finds it
-        manifest = writer_pod(pod, key, self._cluster) if is_ours(pod, labels) else None
-        if manifest is not None:
-            await self._create(manifest)
+            return None  # the next run on the node finds the checkpoints
+        return writer_pod(pod, key, self._cluster) if is_ours(pod, labels) else None
 
-    async def _create(self, manifest: Manifest) -> None:
+    async def _create(self, manifest: Manifest) -> bool:
+        """Create a writer. Return False if the cluster refuses it. The next report of the agent tries again."""
         try:
             await self._api.retry_forever(lambda: self._api.create(manifest))
         except AlreadyExists:
-            return
+            return True
         except ApiError as error:
             name = manifest["metadata"]["name"]
             log.error("staged checkpoints cannot be written", pod=name, why=str(error))
+            return False
+        return True
 
     def _changed(self, changes: Sequence[Change[Writer]]) -> None:
         for change in changes:
@@ -122,13 +138,13 @@ class CheckpointWriters:
             if writer.key is None:
                 continue
             if change.after is None:
-                self._created.discard(writer.key)
+                self._existing.discard(writer.key)
                 if writer.phase != "Succeeded":
-                    _spawn(self._create_again(writer), self._other_work)
+                    self._spawn(self._create_again(writer))
             elif writer.phase in ("Succeeded", "Failed"):
-                _spawn(self._delete(writer), self._other_work)
+                self._spawn(self._delete(writer))
             else:
-                self._created.add(writer.key)
+                self._existing.add(writer.key)
 
     async def _delete(self, writer: Writer) -> None:
         name = writer.manifest["metadata"]["name"]
@@ -146,11 +162,10 @@ class CheckpointWriters:
         if self._has_node(node):
             await self._create(writer.manifest)
 
-
-def _spawn(work: Coroutine[Any, Any, None], tasks: set[asyncio.Task[None]]) -> None:
-    task = asyncio.ensure_future(work)
-    tasks.add(task)
-    task.add_done_callback(tasks.discard)
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._other_work.add(task)
+        task.add_done_callback(self._other_work.discard)
 
 
 def _read(body: Body) -> Writer:

@@ -131,10 +131,11 @@ class KubernetesLauncher:
         await self._synced.wait()
         self._execute(self._ranks.kill(request, self._now()))
 
-    def write_checkpoints(self, key: RankKey) -> None:
+    async def write_checkpoints(self, key: RankKey) -> None:
         """See Launcher."""
         if self._writers is not None:
             self._writers.write(key)
+            await self._writers.wait_created([key])
 
     async def events(self) -> AsyncIterator[LauncherEvent]:
         """See Launcher."""
@@ -250,7 +251,8 @@ class KubernetesLauncher:
                         self._report_nodes()  # first, so that the scheduler does not choose the node again
                     self._events.put_nowait(event)
                 case WriteCheckpoints(key):
-                    self.write_checkpoints(key)
+                    if self._writers is not None:
+                        self._writers.write(key)
                 case DeletePod():
                     self._spawn(self._delete_pod(action))
                 case DeleteOwner(run):
@@ -267,12 +269,12 @@ class KubernetesLauncher:
 
     async def _delete_owner(self, run: Run) -> None:
         if self._writers is not None:
-            await self._writers.wait_created()
+            await self._writers.wait_created(self._writers.being_created(run))
         await self._collector.delete_owner(run)
 
     async def _delete_pod(self, end: DeletePod) -> None:
-        if self._writers is not None:
-            await self._writers.wait_created()
+        if self._writers is not None and not end.force:
+            await self._writers.wait_created([end.key])
         body = await self._deleter.delete_pod(end)
         if body is None:
             self._execute(self._ranks.pod_missing(end.key, self._now()))

@@ -16,6 +16,7 @@ from hai_backend.launch.base import RankKey, RankLaunch
 from hai_backend.launch.manifests.checks import user_id
 from hai_backend.launch.manifests.names import (
     CHECKPOINT_WRITER,
+    CONTAINER,
     INSTANCE,
     NAME,
     Manifest,
@@ -29,6 +30,12 @@ from hai_backend.launch.request import RunRequest
 
 _VOLUME, _PATH = "staging", "/hai/staging"
 _KINDS_ON_DISK = ("hostPath", "nfs", "persistentVolumeClaim", "csi")
+# A writer frees memory, so a node that is short of it must accept it.
+_UNDER_PRESSURE = {
+    "key": "node.kubernetes.io/memory-pressure",
+    "operator": "Exists",
+    "effect": "NoSchedule",
+}
 _WRITE_SECONDS = 300  # after a drain has begun
 # Directories that no task has used for a day are removed, because nothing else does that.
 _CREATE = (
@@ -57,8 +64,10 @@ def staging_mounts(run: RunRequest, settings: ClusterSettings) -> list[Manifest]
     return [{"name": _VOLUME, "mountPath": _PATH, "subPath": str(run.task_id)}]
 
 
-def staging_variables(rank: RankLaunch, settings: ClusterSettings) -> list[Manifest]:
-    """Return the variables of the program's container for staged checkpoints."""
+def staging_variables(
+    rank: RankLaunch, settings: ClusterSettings, volumes: list[Manifest], mounts: list[Manifest]
+) -> list[Manifest]:
+    """Return the variables of the program's container, which has these mounts, for staged checkpoints."""
     if not is_staged(rank.run, settings):
         return []
     task = str(rank.key.task_id)
@@ -66,6 +75,7 @@ def staging_variables(rank: RankLaunch, settings: ClusterSettings) -> list[Manif
         env.STAGING_DIR: f"{_PATH}/{task}",
         env.STAGING_BYTES: str(settings.staging_bytes),
         env.STAGING_MACHINE: f"{rank.node}/{task}",
+        env.STAGING_TARGETS: ":".join(_targets(volumes, mounts)),
     }
     return [{"name": name, "value": value} for name, value in variables.items()]
 
@@ -99,9 +109,11 @@ def writer_pod(pod: Manifest, key: RankKey, settings: ClusterSettings) -> Manife
     spec = pod["spec"]
     if all(volume["name"] != _VOLUME for volume in spec["volumes"]):
         return None
-    volumes = [volume for volume in spec["volumes"] if _is_needed(volume)]
+    (container,) = [each for each in spec["containers"] if each["name"] == CONTAINER]
+    volumes = [each for each in spec["volumes"] if each["name"] == _VOLUME or _is_on_disk(each)]
     names = {volume["name"] for volume in volumes}
-    mounts = [m for m in spec["containers"][0]["volumeMounts"] if m["name"] in names]
+    mounts = [mount for mount in container["volumeMounts"] if mount["name"] in names]
+    machine = [each for each in container["env"] if each["name"] == env.STAGING_MACHINE]
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -117,20 +129,23 @@ def writer_pod(pod: Manifest, key: RankKey, settings: ClusterSettings) -> Manife
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
             "securityContext": spec["securityContext"],
-            "tolerations": spec["tolerations"],
+            "tolerations": [*spec["tolerations"], _UNDER_PRESSURE],
             **_pull_secrets(settings),
-            "containers": [_writer(mounts, settings)],
+            "containers": [_writer(mounts, machine, settings)],
             "volumes": volumes,
         },
     }
 
 
-def _writer(mounts: list[Manifest], settings: ClusterSettings) -> Manifest:
+def _writer(
+    mounts: list[Manifest], variables: list[Manifest], settings: ClusterSettings
+) -> Manifest:
     return {
         "name": "writer",
         "image": settings.agent_image,
         "imagePullPolicy": settings.pull_policy,
         "command": ["hai-checkpoint-writer", "--until-released", _PATH],
+        "env": variables,
         "volumeMounts": mounts,
         "securityContext": init_security(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -141,8 +156,13 @@ def _pull_secrets(settings: ClusterSettings) -> Manifest:
     return {"imagePullSecrets": [{"name": settings.pull_secret}]} if settings.pull_secret else {}
 
 
-def _is_needed(volume: dict[str, Any]) -> bool:
-    """Return whether a volume of a rank has staged checkpoints, or may have their targets."""
-    name = volume["name"]
-    is_task_volume = name == "shared" or name.startswith("mount-")
-    return name == _VOLUME or (is_task_volume and any(kind in volume for kind in _KINDS_ON_DISK))
+def _targets(volumes: list[Manifest], mounts: list[Manifest]) -> list[str]:
+    """Return the paths where a writer sees the same files as the program."""
+    names = {volume["name"] for volume in volumes if _is_on_disk(volume)}
+    return [m["mountPath"] for m in mounts if m["name"] in names and not m.get("readOnly")]
+
+
+def _is_on_disk(volume: dict[str, Any]) -> bool:
+    """Return whether a volume of a rank, which was mounted for the task, outlives the pod."""
+    is_task_volume = volume["name"] == "shared" or volume["name"].startswith("mount-")
+    return is_task_volume and any(kind in volume for kind in _KINDS_ON_DISK)

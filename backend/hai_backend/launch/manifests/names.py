@@ -20,6 +20,8 @@ Manifest = dict[str, Any]
 TASK, RUN, RANK, USER = "hai.dev/task", "hai.dev/run", "hai.dev/rank", "hai.dev/user"
 NAME, MANAGED_BY = "app.kubernetes.io/name", "app.kubernetes.io/managed-by"
 INSTANCE = "app.kubernetes.io/instance"
+CONTAINER = "task"
+"""Name of the container of the program in the pod of a rank."""
 FENCE_AFTER = "hai.dev/fence-after"
 """Annotation of a pod: the value of `fence_after` that its agent uses, also after the setting has changed."""
 HAI_TASK, HAI, CHECKPOINT_WRITER = "hai-task", "hai", "hai-checkpoint-writer"

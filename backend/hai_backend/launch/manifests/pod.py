@@ -9,6 +9,7 @@ from hai_backend.launch.base import RankLaunch
 from hai_backend.launch.manifests import agent, checkpoints, security
 from hai_backend.launch.manifests.checks import image_of
 from hai_backend.launch.manifests.names import (
+    CONTAINER,
     FENCE_AFTER,
     Manifest,
     metadata,
@@ -25,7 +26,6 @@ from hai_backend.launch.manifests.settings import ClusterSettings, Toleration
 from hai_backend.launch.manifests.volumes import shared_volumes, volumes
 from hai_backend.launch.request import RankResources, RunRequest
 
-CONTAINER = "task"
 _REPORT_SECONDS = 10  # after the task's time to save, the agent has so long to report the end
 _UNREACHABLE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _MIB = 1 << 20
@@ -71,6 +71,7 @@ def _spec(run: RunRequest, rank: RankLaunch, settings: ClusterSettings) -> Manif
                 rank,
                 settings,
                 [*shared_mounts, *volume_mounts, *checkpoints.staging_mounts(run, settings)],
+                [*shared_volume_list, *mount_volumes],
             )
         ],
         "volumes": [
@@ -105,7 +106,11 @@ def _init_container(run: RunRequest, rank: RankLaunch, settings: ClusterSettings
 
 
 def _container(
-    run: RunRequest, rank: RankLaunch, settings: ClusterSettings, volume_mounts: list[Manifest]
+    run: RunRequest,
+    rank: RankLaunch,
+    settings: ClusterSettings,
+    volume_mounts: list[Manifest],
+    volumes: list[Manifest],
 ) -> Manifest:
     return {
         "name": CONTAINER,
@@ -115,7 +120,7 @@ def _container(
         "env": [
             _from_pod("POD_IP", "status.podIP"),
             _from_pod("NODE_NAME", "spec.nodeName"),
-            *checkpoints.staging_variables(rank, settings),
+            *checkpoints.staging_variables(rank, settings, volumes, volume_mounts),
         ],
         "resources": container_resources(_resources(run, rank), settings),
         "volumeMounts": [*agent.agent_mounts(), *volume_mounts],

@@ -41,6 +41,7 @@ from hai.task import (
     sharded_checkpoint,
     staging,
     staging_buffers,
+    staging_notes,
 )
 from hai.task.integrations.shard_file import (
     DamagedCheckpointError,
@@ -136,7 +137,7 @@ class ShardedWriter(StorageWriter):
         super().__init__()
         self._target = checkpoint_files.target_of(name)
         self._durable = durable
-        self._staging = staging.directory()
+        self._staging = staging.directory_for(self._target)
         self._step = step
         self._keep = keep
         self._report = report
@@ -322,7 +323,7 @@ class ShardedReader(StorageReader):
 
 def _latest(target: Path, step: int | None) -> tuple[ShardedCheckpoint, bytes] | None:
     """Return the newest checkpoint with its manifest, after staged ones are on disk."""
-    staging.wait_for_other_machines(target)
+    staging_notes.wait_for_other_machines(target)
     staging.write_out_all(staging.directory(), target)
     found = sharded_checkpoint.latest(target, step)
     checkpoint.report_losses(target, sharded_checkpoint.published(target), found and found[0].step)

@@ -55,7 +55,8 @@ class SuspendCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
             self._suspend_requested = control.should_save = True
             if _may_stage(args):
                 size = estimate_bytes(objects["model"], objects["optimizer"])
-                self._memory = staged_directory.create(size)
+                target = Path(str(args.output_dir)) / _SUSPENDED
+                self._memory = staged_directory.create(size, target)
             if self._memory is not None:
                 self._output_dir, args.output_dir = str(args.output_dir), str(self._memory.path)
         return control

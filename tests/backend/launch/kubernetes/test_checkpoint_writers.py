@@ -38,8 +38,8 @@ async def test_a_writer_outlives_its_rank_and_goes_when_it_is_done() -> None:
     async with there() as it:
         one = await it.watch(settings=STAGING)
         await one.launcher.start([rank(0)])
-        one.launcher.write_checkpoints(KEY)
-        one.launcher.write_checkpoints(KEY)
+        await one.launcher.write_checkpoints(KEY)
+        await one.launcher.write_checkpoints(KEY)
         await it.until(lambda: WRITER in it.pods())
         assert spec(it, WRITER)["nodeName"] == "n0"
         await one.launcher.kill(KillRequest(KEY, "n0", ran=True, exited=True))
@@ -71,7 +71,7 @@ async def test_a_restarted_server_deletes_a_writer_that_is_done() -> None:
     async with there() as it:
         one = await it.watch(settings=STAGING)
         await one.launcher.start([rank(0)])
-        one.launcher.write_checkpoints(KEY)
+        await one.launcher.write_checkpoints(KEY)
         await it.until(lambda: WRITER in it.pods())
         await one.launcher.close()
         it.kubelet.exit(WRITER)  # type: ignore[attr-defined]
@@ -86,7 +86,7 @@ def test_a_writer_that_ends_too_early_is_created_again(how: str) -> None:
         async with there() as it:
             one = await it.watch(settings=STAGING)
             await one.launcher.start([rank(0)])
-            one.launcher.write_checkpoints(KEY)
+            await one.launcher.write_checkpoints(KEY)
             await it.until(lambda: WRITER in it.pods())
             first = spec(it, WRITER)
             await one.launcher.kill(KillRequest(KEY, "n0", ran=True, exited=True))
@@ -113,7 +113,7 @@ async def test_a_writer_of_a_node_that_was_removed_is_not_created_again() -> Non
     async with there() as it:
         one = await it.watch(settings=STAGING)
         await one.launcher.start([rank(0)])
-        one.launcher.write_checkpoints(KEY)
+        await one.launcher.write_checkpoints(KEY)
         await it.until(lambda: WRITER in it.pods())
         await one.launcher.kill(KillRequest(KEY, "n0", ran=True, exited=True))
         await one.next(RankTerminated)
@@ -130,7 +130,7 @@ async def test_without_a_staging_path_there_are_no_writers() -> None:
     async with there() as it:
         one = await it.watch()
         await one.launcher.start([rank(0)])
-        one.launcher.write_checkpoints(KEY)
+        await one.launcher.write_checkpoints(KEY)
         await one.launcher.kill(KillRequest(KEY, "n0", ran=True))
         await one.next(RankTerminated)
         await it.until(lambda: it.left() == [])

@@ -56,11 +56,17 @@ def test_a_writer_has_the_user_and_the_storage_of_the_rank_and_nothing_else(
     writer: Manifest, pod: Manifest
 ) -> None:
     spec, (container,) = writer["spec"], writer["spec"]["containers"]
-    for key in ("nodeName", "securityContext", "tolerations"):
+    for key in ("nodeName", "securityContext"):
         assert spec[key] == pod["spec"][key]
+    pressure = spec["tolerations"][-1]
+    assert spec["tolerations"] == [*pod["spec"]["tolerations"], pressure]
+    assert (pressure["key"], pressure["effect"]) == (
+        "node.kubernetes.io/memory-pressure",
+        "NoSchedule",
+    )
     assert "initContainers" not in spec
     assert "resources" not in container
-    assert "env" not in container
+    assert container["env"] == [{"name": "HAI_STAGING_MACHINE", "value": "node-0/12"}]
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     mounted = {mount["mountPath"] for mount in container["volumeMounts"]}
     assert mounted == {"/hai/staging", "/home", "/var/lib/hai/shared/checkpoints/12"}
@@ -73,6 +79,12 @@ def test_no_watch_of_ranks_sees_a_writer_and_no_collector_deletes_it(
     labels = writer["metadata"]["labels"]
     assert not installation_labels(staging).items() <= labels.items()
     assert "ownerReferences" not in writer["metadata"]
+
+
+def test_only_what_the_writer_sees_is_staged(pod: Manifest) -> None:
+    (container,) = pod["spec"]["containers"]
+    (roots,) = [e["value"] for e in container["env"] if e["name"] == "HAI_STAGING_TARGETS"]
+    assert roots == "/var/lib/hai/shared/checkpoints/12:/home"
 
 
 def test_a_task_sees_only_its_own_directory(pod: Manifest) -> None:
