@@ -158,7 +158,9 @@ class Rank:
         self.spool = Spool(self.directory.spool)
         self.printed = b""
         self.session = Session(
-            self.directory, "t", self, self.outgoing, self.spool, self.lease, self.network.connect
+            *(self.directory, "t", self, self.outgoing, self.spool, self.lease),
+            *(self.network.connect,),
+            pace=1.0,
         )
         self.work = [asyncio.create_task(self.session.run()), asyncio.create_task(self._beat())]
         if prints:
