@@ -41,6 +41,7 @@ class FakeLauncher:
         self._complete = complete
         self.nodes = tuple(nodes)
         self.gpus: Mapping[str, tuple[GpuState, ...]] = {}
+        self.writes: list[RankKey] = []  # see write_checkpoints
         self._launched_runs = frozenset(launched_runs)
         self.ranks: dict[RankKey, RankLaunch | None] = dict.fromkeys(existing)
         self._events: asyncio.Queue[LauncherEvent | None] = asyncio.Queue()
@@ -55,7 +56,8 @@ class FakeLauncher:
                 self.emit(LaunchFailed(rank.key, reason, unschedulable=True))
 
     async def write_checkpoints(self, key: RankKey) -> None:
-        """See Launcher. Ranks have no checkpoints."""
+        """See Launcher. Only count the calls."""
+        self.writes.append(key)
 
     async def kill(self, request: KillRequest) -> None:
         self.terminate(request.key)

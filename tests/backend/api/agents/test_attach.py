@@ -428,6 +428,27 @@ async def test_lines_in_a_heartbeat_are_stored_and_acknowledged_by_a_later_answe
         assert server.app.leader.logs.size(RankKey(1, 1, 0)) == 2 * len(LINE)
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        pb.AttachRequest(checkpoint=pb.CheckpointSaved(step=1, staged=True)),
+        pb.AttachRequest(exited=pb.ProgramExited(staged=True)),
+    ],
+    ids=["saved", "exited"],
+)
+async def test_what_a_rank_has_staged_is_written(tmp_path: Path, message: pb.AttachRequest) -> None:
+    launcher = FakeLauncher([Node("n0")])
+    async with (
+        running_server(tmp_path, launcher=launcher) as server,
+        attached(server) as (agent, _),
+    ):
+        await agent.write(message.SerializeToString())
+        await agent.write(pb.AttachRequest(exited=pb.ProgramExited()).SerializeToString())
+        async with asyncio.timeout(10):
+            await told(agent, "exit_recorded")
+        assert launcher.writes == [RankKey(1, 1, 0)]
+
+
 async def test_much_output_is_acknowledged_at_once(tmp_path: Path) -> None:
     async with (
         running_server(tmp_path, launcher=FakeLauncher([Node("n0")])) as server,

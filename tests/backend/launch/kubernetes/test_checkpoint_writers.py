@@ -9,6 +9,7 @@ import pytest
 
 from hai_backend.launch.base import KillRequest, RankKey, RankTerminated
 from hai_backend.launch.manifests.names import writer_name
+from hai_backend.testing.kube import Answer
 
 from .stage import SETTINGS, There, force, rank, story, there
 
@@ -123,6 +124,33 @@ async def test_a_writer_of_a_node_that_was_removed_is_not_created_again() -> Non
         force(it, WRITER)
         await asyncio.sleep(60)  # virtual
         assert it.left() == []
+
+
+@story
+async def test_a_writer_that_cannot_be_created_keeps_no_rank() -> None:
+    async with there() as it:
+        one = await it.watch(settings=STAGING)
+        await one.launcher.start([rank(0), rank(1, "n1")])
+        it.cluster.faults.add(Answer(503), verb="create", resource="pods", times=10_000)
+        writing = asyncio.ensure_future(one.launcher.write_checkpoints(KEY))
+        for index in (1, 0):
+            key = RankKey(7, 1, index)
+            began = asyncio.get_running_loop().time()
+            await one.launcher.kill(KillRequest(key, f"n{index}", ran=True, exited=True))
+            assert await one.next() == RankTerminated(key)
+            assert asyncio.get_running_loop().time() - began < (1 if index else 12)
+        await writing
+
+
+@story
+async def test_a_writer_that_was_refused_is_tried_again_with_the_next_report() -> None:
+    async with there() as it:
+        one = await it.watch(settings=STAGING)
+        await one.launcher.start([rank(0)])
+        it.cluster.faults.add(Answer(403), verb="create", resource="pods", times=1)
+        for tries in (1, 2):
+            await one.launcher.write_checkpoints(KEY)
+            assert (WRITER in it.pods()) == (tries == 2)
 
 
 @story
