@@ -57,7 +57,7 @@ def test_files_become_durable_as_one_directory(stage, target):
     assert list(stage.iterdir()) == []
 
 
-def test_a_directory_that_is_filled_stays_and_that_of_a_killed_program_is_removed(stage):
+def test_a_directory_that_is_filled_stays_and_that_of_a_killed_program_is_removed(stage, target):
     code = (
         "import os, pathlib, signal\n"
         "from hai.task import staged_directory\n"
