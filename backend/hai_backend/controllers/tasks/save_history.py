@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hai_backend.domain.task import Task, TaskState
 from hai_backend.store.base import Store, TaskFilter, TaskQuery
 
-_MAX_TASKS = 1000  # names that are remembered for each user
+_MAX_TASKS = 300  # that are read, and names that are remembered, for each user: reading more would hold others up
 
 
 @dataclass(frozen=True, slots=True)
