@@ -37,8 +37,10 @@ _UNDER_PRESSURE = {
     "effect": "NoSchedule",
 }
 _WRITE_SECONDS = 300  # after a drain has begun
-# Directories that no task has used for a day are removed, because nothing else does that.
+# A user who can see the node's /dev/shm could have created the directory before. Directories that no task has used for
+# a day are removed, because nothing else does that.
 _CREATE = (
+    f'test "$(stat -c %u {_PATH})" = 0 || {{ echo "staging_path does not belong to root" >&2; exit 1; }}; '
     f"find {_PATH} -mindepth 1 -maxdepth 1 -mmin +1440 -exec rmdir {{}} + 2>/dev/null; "
     'mkdir -p -m 700 "$1" && chown "$2" "$1"'
 )
