@@ -16,7 +16,7 @@ from hai_backend.launch import processes
 from tests.small_disk import fill, small_disk
 from tests.support.deployment import Deployment, pod_deployment
 
-from .test_staged_checkpoints import go_on, steps, suspend
+from .test_staged_checkpoints import SAVES, go_on, steps, suspend
 
 
 @pytest.fixture
@@ -126,3 +126,23 @@ async def test_a_killed_writer_loses_nothing(
         while not steps(here.home, task_id):  # noqa: ASYNC110 - no event says so
             await asyncio.sleep(0.1)
     await until_clean(memory)
+
+
+async def test_a_drain_waits_until_all_is_on_disk(
+    full_disk: tuple[Deployment, Path], memory: Path
+) -> None:
+    here, filling = full_disk
+    task = await here.client.tasks.create(here.spec("saves", SAVES))
+    await here.until_printed(task.id, "from 0")
+    node = await here.hands.node_of(f"hai-{task.id}-1-0")
+    words = ("drain", node, "--delete-emptydir-data", "--timeout=60s")
+    draining = asyncio.ensure_future(here.hands.kubectl(*words))
+    async with asyncio.timeout(20):
+        while not writers(memory):  # noqa: ASYNC110 - no event says so
+            await asyncio.sleep(0.1)
+    assert not draining.done()
+    filling.unlink()
+    await draining
+    assert len(steps(here.home, task.id)) == 1
+    line = await go_on(here.client, task.id)
+    assert line.split()[0::2] == ["from", "True"]

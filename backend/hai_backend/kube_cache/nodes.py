@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 
 from hai_backend.domain.node import Node
@@ -40,6 +40,7 @@ class ObservedNode:
     node: Node
     unready: str = ""
     exact_cpus: Decimal = Decimal()  # allocatable CPUs; `node.cpus` is rounded down
+    uid: str = field(default="", compare=False)
 
     @property
     def name(self) -> str:
@@ -65,7 +66,7 @@ def read_node(body: Body, rules: NodeRules) -> ObservedNode:
         held="; ".join(_closed_reasons(spec, conditions, rules)),
         lift=_lift_command(meta["name"], spec, conditions, rules),
     )
-    return ObservedNode(node, _unready(conditions), cpus)
+    return ObservedNode(node, _unready(conditions), cpus, meta.get("uid", ""))
 
 
 def quantity(text: str) -> Decimal:

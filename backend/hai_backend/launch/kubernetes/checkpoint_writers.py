@@ -51,7 +51,7 @@ class Writer:
 
 
 class CheckpointWriters:
-    """Creates, watches and deletes the writers. `has_node` returns whether the cluster has a node."""
+    """Creates, watches and deletes the writers. `node_uid` returns the uid of a node; empty if there is none."""
 
     def __init__(
         self,
@@ -59,11 +59,11 @@ class CheckpointWriters:
         cluster: ClusterSettings,
         options: Options,
         random: Random,
-        has_node: Callable[[str], bool],
+        node_uid: Callable[[str], str],
     ) -> None:
         self._api = api
         self._cluster = cluster
-        self._has_node = has_node
+        self._node_uid = node_uid
         self._cache: ObjectCache[Writer] = ObjectCache(_read)
         labels = {**installation_labels(cluster), NAME: CHECKPOINT_WRITER}
         selector = ",".join(f"{name}={value}" for name, value in labels.items())
@@ -117,7 +117,10 @@ class CheckpointWriters:
             pod = await self._api.retry_forever(lambda: self._api.get("Pod", pod_name(key)))
         except NotFound:
             return None  # the next run on the node finds the checkpoints
-        return writer_pod(pod, key, self._cluster) if is_ours(pod, labels) else None
+        node_uid = self._node_uid(pod["spec"]["nodeName"])
+        if not node_uid or not is_ours(pod, labels):
+            return None
+        return writer_pod(pod, key, self._cluster, node_uid)
 
     async def _create(self, manifest: Manifest) -> bool:
         """Create a writer. Return False if the cluster refuses it. The next report of the agent tries again."""
@@ -159,7 +162,8 @@ class CheckpointWriters:
         name, node = writer.manifest["metadata"]["name"], writer.manifest["spec"]["nodeName"]
         log.warning("a checkpoint writer was ended before all was on disk", pod=name, node=node)
         await asyncio.sleep(_AGAIN_SECONDS)
-        if self._has_node(node):
+        (owner,) = writer.manifest["metadata"]["ownerReferences"]
+        if self._node_uid(node) == owner["uid"]:  # otherwise the node has lost its memory
             await self._create(writer.manifest)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -173,7 +177,9 @@ def _read(body: Body) -> Writer:
     manifest = {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {name: meta[name] for name in ("name", "namespace", "labels")},
+        "metadata": {
+            name: meta[name] for name in ("name", "namespace", "labels", "ownerReferences")
+        },
         "spec": body["spec"],
     }
     phase = (body.get("status") or {}).get("phase", "")

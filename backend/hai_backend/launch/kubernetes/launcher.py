@@ -94,7 +94,7 @@ class KubernetesLauncher:
             listed=self._relisted,
         )
         self._writers = (
-            CheckpointWriters(self._api, cluster, options, random, self._nodes.__contains__)
+            CheckpointWriters(self._api, cluster, options, random, self._nodes.uid)
             if cluster.staging_path
             else None
         )

@@ -69,6 +69,10 @@ class Nodes:
     def __contains__(self, name: str) -> bool:
         return name in self._records
 
+    def uid(self, name: str) -> str:
+        """Return the uid of the object of a node; empty if there is none."""
+        return self._records[name].observed.uid if name in self._records else ""
+
     def observe(self, name: str, observed: ObservedNode | None, now: float) -> bool:
         """Record the current state of a node; None means that it was removed.
 

@@ -103,10 +103,13 @@ def staging_container(run: RunRequest, settings: ClusterSettings) -> list[Manife
     return [container]
 
 
-def writer_pod(pod: Manifest, key: RankKey, settings: ClusterSettings) -> Manifest | None:
+def writer_pod(
+    pod: Manifest, key: RankKey, settings: ClusterSettings, node_uid: str
+) -> Manifest | None:
     """Return the manifest of the pod that writes the checkpoints of a rank, from the pod of the rank.
 
-    Return None if the rank stages no checkpoints. The writer has no owner, because it outlives all objects of the run.
+    Return None if the rank stages no checkpoints. The writer outlives all objects of the run. Its owner is the node,
+    which has the checkpoints: `kubectl drain` refuses to evict pods without an owner.
     """
     spec = pod["spec"]
     if all(volume["name"] != _VOLUME for volume in spec["volumes"]):
@@ -123,6 +126,15 @@ def writer_pod(pod: Manifest, key: RankKey, settings: ClusterSettings) -> Manife
             "name": writer_name(key),
             "namespace": settings.namespace,
             "labels": {**labels_of(pod), NAME: CHECKPOINT_WRITER},
+            "ownerReferences": [
+                {
+                    "apiVersion": "v1",
+                    "kind": "Node",
+                    "name": spec["nodeName"],
+                    "uid": node_uid,
+                    "controller": True,
+                }
+            ],
         },
         "spec": {
             "nodeName": spec["nodeName"],

@@ -43,7 +43,7 @@ def pod(made: Made, request_of: RequestOf, staging: ClusterSettings) -> Manifest
 
 @pytest.fixture
 def writer(pod: Manifest, staging: ClusterSettings) -> Manifest:
-    found = writer_pod(pod, KEY, staging)
+    found = writer_pod(pod, KEY, staging, "uid-of-node-0")
     assert found is not None
     return found
 
@@ -78,7 +78,8 @@ def test_no_watch_of_ranks_sees_a_writer_and_no_collector_deletes_it(
 ) -> None:
     labels = writer["metadata"]["labels"]
     assert not installation_labels(staging).items() <= labels.items()
-    assert "ownerReferences" not in writer["metadata"]
+    (owner,) = writer["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"], owner["uid"]) == ("Node", "node-0", "uid-of-node-0")
 
 
 def test_only_what_the_writer_sees_is_staged(pod: Manifest) -> None:
@@ -99,7 +100,7 @@ def test_a_rank_that_stages_nothing_has_no_writer(
 ) -> None:
     run = request_of(durable_before_leaving=bool(settings))
     chosen = replace(cluster, **settings)  # type: ignore[arg-type]
-    assert writer_pod(made(run, chosen)[-1], KEY, chosen) is None
+    assert writer_pod(made(run, chosen)[-1], KEY, chosen, "uid") is None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
