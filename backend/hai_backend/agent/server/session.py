@@ -121,8 +121,11 @@ class Session:
 
     def _spread(self) -> float:
         """Return the additional seconds to wait before the first try after a stream was lost, and 0 for later tries."""
-        seconds, self._return_within = random.uniform(0, self._return_within), 0.0
-        return seconds
+        longest = min(
+            self._return_within, self._usual_patience / 4
+        )  # the lease must not expire meanwhile
+        self._return_within = 0.0
+        return random.uniform(0, longest)
 
     async def _attach_once(self) -> None:
         """Attach to the next server, until the stream ends. Raises RankRejected if the server rejects the rank."""

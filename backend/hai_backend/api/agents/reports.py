@@ -20,7 +20,9 @@ from hai_backend.launch.base import RankKey
 from hai_backend.lifecycle import events as ev
 
 _UNACKNOWLEDGED_BYTES = 256 * 1024
-"""More bytes of a log than these are acknowledged at once, so that the spool of a chatty rank stays small."""
+"""More bytes of a log than these are acknowledged by a message of their own.
+
+So the spool of a chatty rank stays small, and that of an agent of an earlier release, which knows no other message."""
 
 _MAX_NODE_FAILURES = 3
 """A task that reports every node as broken is broken itself. After so many runs its reports cordon no more nodes."""
@@ -102,7 +104,6 @@ class AgentReports:
                 log_offset=session.stored_log,
                 return_within_seconds=self._deps.return_within(),
             )
-            session.acknowledged_log = session.stored_log
             session.send(pb.AttachResponse(heartbeat=answer))
 
     def _acknowledge(self, size: int, session: Session) -> None:

@@ -20,6 +20,7 @@ from hai_backend.controllers.aio.clock import Clock
 from hai_backend.domain.node import Node
 from hai_backend.domain.task import Task, holders
 
+_MAX_LISTS = 1000  # that are kept: their keys come from callers
 _PAUSE_FACTOR = 8.0  # Streams pause for so many times the duration of a refresh: it takes a ninth of the loop at most
 
 
@@ -95,6 +96,8 @@ class NodeTenants:
     def nodes(self, group: str = "", after_version: int = 0) -> list[tuple[int, Entry]]:
         """Return the nodes that changed after a version, by name. An empty group means all groups."""
         if (group, after_version) not in self._lists:
+            if len(self._lists) >= _MAX_LISTS:
+                self._lists = {}
             self._lists[group, after_version] = [
                 (version, entry)
                 for name, (version, entry) in sorted(self._entries.items())

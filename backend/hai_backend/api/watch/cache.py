@@ -31,19 +31,20 @@ SECONDS_PER_STREAM = 0.0003  # of the pause: at most 3 300 responses per second 
 _STREAMS_AT_ONCE = 50  # woken before other work of the event loop has its turn
 _RING_CAPACITY = 20_000  # tasks and ranks, some ten megabytes
 _PAGE_SIZE = 500
+_OVERLAP = 200  # versions before the start of the cache that are read from the store
+_MAX_BUNDLES = 1000  # that are kept: their keys come from callers
 
 
 @dataclass(slots=True, eq=False)
 class Bundle:
-    """Tasks to send. A new stream can resume from `version`.
+    """Tasks to send. A reader that has all of them can resume from `version`, and one that has only some from `begin`.
 
-    If the bundle is ordered, a stream can also resume from the version of the last task that it got. `responses` is
-    for the encoded form, which streams that share the bundle also share.
+    `responses` is for the encoded form, which streams that share the bundle also share.
     """
 
     tasks: list[Task]
     version: int
-    is_ordered: bool = True
+    begin: int = 0
     responses: list[bytes] = field(default_factory=list)
 
 
@@ -85,6 +86,7 @@ class WatchCache:
         self._tasks: dict[int, Task] = {}  # all unfinished tasks at the version of the ring
         self._waiting: dict[_Position, list[asyncio.Future[Bundle]]] = {}
         self._bundles: dict[_Position, Bundle] = {}  # that end at the version of the ring
+        self._loaded_version = 0  # at which the tasks were loaded
         self._newest_version = 0  # of a task from the store, which may be newer than the feed
         self._reading = asyncio.Lock()
         self._reader: asyncio.Task[None] | None = None
@@ -99,6 +101,7 @@ class WatchCache:
         version of another store.
         """
         with self._stream():
+            await self._read_up_to(self._loaded_version)
             version = after_version
             if version > max(self._feed.version, self._newest_version):
                 version = 0
@@ -107,9 +110,11 @@ class WatchCache:
                 async for bundle in self._current_tasks(task_filter):
                     yield bundle
                     version = bundle.version
+            reads_store = False
             while True:
-                if version < self._ring.floor:
-                    bundle = await self._stored_changes(task_filter, version)
+                # After a page that is not the last, the ring may have a change since a state that was on no page.
+                if reads_store or version < self._ring.floor:
+                    bundle, reads_store = await self._stored_changes(task_filter, version)
                 else:
                     bundle = self._changes(task_filter, version)
                     if not bundle.tasks and not is_first:
@@ -117,12 +122,15 @@ class WatchCache:
                 if bundle.tasks or is_first:
                     yield bundle
                 version, is_first = bundle.version, False
+                del bundle  # a stream may wait for hours
 
     @contextmanager
     def _stream(self) -> Iterator[None]:
         """Count a stream. The first one loads the cache and starts the reader, and the last one stops it."""
         if self._reader is None:
-            self._ring = Ring(self._feed.version, _RING_CAPACITY)
+            self._loaded_version = self._feed.version
+            # Some of the last changes may be durable, but not known to the task manager.
+            self._ring = Ring(max(0, self._loaded_version - _OVERLAP), _RING_CAPACITY)
             self._tasks = dict(self._task_manager.unfinished())
             self._reader = asyncio.create_task(self._read_changes(), name="watch-cache")
         self.stream_count += 1
@@ -146,16 +154,18 @@ class WatchCache:
             part = tasks[first : first + _PAGE_SIZE]
             found += [task for task in part if self._matches(task, task_filter)]
             if len(found) >= _PAGE_SIZE:
-                yield Bundle(found, 0, is_ordered=False)
+                yield Bundle(found, 0)
                 found = []
             await asyncio.sleep(0)
-        yield Bundle(found, version, is_ordered=False)
+        yield Bundle(found, version)
 
     def _matches(self, task: Task, task_filter: TaskFilter) -> bool:
         return matches(task, task_filter, {task.user: self._groups_of(task.user)})
 
-    async def _stored_changes(self, task_filter: TaskFilter, after_version: int) -> Bundle:
-        """Return a page of changes that are no longer in the ring, read from the store.
+    async def _stored_changes(
+        self, task_filter: TaskFilter, after_version: int
+    ) -> tuple[Bundle, bool]:
+        """Return a page of changes that are no longer in the ring, read from the store, and whether there are more.
 
         The reader may have had any state of these tasks, so it also gets those that do not match any more.
         """
@@ -166,7 +176,8 @@ class WatchCache:
         self._newest_version = max(self._newest_version, version)
         if len(changed) < _PAGE_SIZE:
             version = max(version, published)
-        return Bundle([task for task in changed if self._matches(task, constant)], version)
+        tasks = [task for task in changed if self._matches(task, constant)]
+        return Bundle(tasks, version, after_version), len(changed) == _PAGE_SIZE
 
     def _changes(self, task_filter: TaskFilter, after_version: int) -> Bundle:
         """Return what has changed in memory after a version. The bundle may be empty."""
@@ -177,7 +188,9 @@ class WatchCache:
         if bundle is None:
             changes = self._ring.after(after_version)
             tasks = tasks_to_send(changes, task_filter, self._groups_of)
-            bundle = Bundle(tasks, self._ring.version)
+            bundle = Bundle(tasks, self._ring.version, after_version)
+            if len(self._bundles) >= _MAX_BUNDLES:
+                self._bundles = {}
             self._bundles[position] = bundle
         return bundle
 
@@ -189,15 +202,18 @@ class WatchCache:
 
     async def _read_changes(self) -> None:
         """Read changes and wake streams until cancelled. If the store fails, the waiting streams end with its error."""
+        woken_version = (
+            self._ring.version
+        )  # a new stream may advance the ring without waking others
         while True:
-            await self._feed.beyond(self._ring.version)
-            woken = 0
+            await self._feed.beyond(woken_version)
             try:
                 await self._read_up_to(self._feed.version)
+                version = self._ring.version
+                woken = await self._wake()
+                woken_version = version
             except Exception as error:  # else the streams would wait forever
                 woken = self._fail(error)
-            else:
-                woken = await self._wake()
             await asyncio.sleep(max(BUNDLE_SECONDS, woken * SECONDS_PER_STREAM))
 
     async def _read_up_to(self, version: int) -> None:
@@ -217,7 +233,9 @@ class WatchCache:
         shared = self._task_manager.unfinished().get(task.id)
         if shared is not None and shared.version == task.version:
             task = shared  # an equal object that stays in memory anyway
-        self._ring.add(task, self._tasks.get(task.id))
+        # What was loaded may be the state after this change.
+        before = self._tasks.get(task.id) if task.version > self._loaded_version else None
+        self._ring.add(task, before)
         if task.state is TaskState.FINISHED:
             self._tasks.pop(task.id, None)
         else:
@@ -230,12 +248,18 @@ class WatchCache:
         for (task_filter, version), futures in waiting.items():
             bundle = Bundle([], version)  # for a stream that the ring has overtaken
             if version >= self._ring.floor:
-                bundle = self._changes(task_filter, version)
+                try:
+                    bundle = self._changes(task_filter, version)
+                except Exception as error:  # such as an error in the filter of one stream
+                    _set_exception(futures, error)
+                    continue
                 if not bundle.tasks:
                     position = (task_filter, bundle.version)
                     self._waiting.setdefault(position, []).extend(_without_ended(futures))
                     continue
-            for future in _without_ended(futures):
+            for future in futures:
+                if future.done():  # its stream has ended, perhaps during the sleep below
+                    continue
                 future.set_result(bundle)
                 woken += 1
                 if woken % _STREAMS_AT_ONCE == 0:
@@ -244,10 +268,15 @@ class WatchCache:
 
     def _fail(self, error: Exception) -> int:
         waiting, self._waiting = self._waiting, {}
-        futures = [future for each in waiting.values() for future in _without_ended(each)]
-        for future in futures:
-            future.set_exception(error)
-        return len(futures)
+        return sum(_set_exception(futures, error) for futures in waiting.values())
+
+
+def _set_exception(futures: list[asyncio.Future[Bundle]], error: Exception) -> int:
+    """End streams that still wait with an error. Return their number."""
+    running = _without_ended(futures)
+    for future in running:
+        future.set_exception(error)
+    return len(running)
 
 
 def _without_ended(futures: list[asyncio.Future[Bundle]]) -> list[asyncio.Future[Bundle]]:

@@ -43,15 +43,14 @@ class TaskEncoder:
         return bundle.responses
 
     def _encode(self, bundle: Bundle) -> Iterator[bytes]:
-        fields, size, version = list[bytes](), 0, 0
+        fields, size = list[bytes](), 0
         for task in bundle.tasks:
             field = self._field(task)
             if fields and size + len(field) > limits.BUNDLE_BYTES:
-                yield b"".join((*fields, integer_field(_VERSION, version)))
+                yield b"".join((*fields, integer_field(_VERSION, bundle.begin)))
                 fields, size = [], 0
             fields.append(field)
             size += len(field)
-            version = task.version if bundle.is_ordered else 0
         yield b"".join((*fields, integer_field(_VERSION, bundle.version)))
 
     def _field(self, task: Task) -> bytes:

@@ -196,3 +196,57 @@ def test_task_is_encoded_again_only_if_it_or_its_wait_has_changed() -> None:
     shared = Bundle([task], 7)
     assert encoder.responses(shared) is encoder.responses(shared)
     assert calls == [1] * 5
+
+
+async def within(stream: AsyncGenerator[Bundle, None], seconds: float = 5.0) -> Bundle:
+    """Return the next bundle of a stream, which must come soon."""
+    async with asyncio.timeout(seconds):
+        return await anext(stream)
+
+
+async def test_a_new_stream_takes_no_change_from_others(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(store)
+    monkeypatch.setattr(watching, "BUNDLE_SECONDS", 0.2)
+    old, new = world.watch(), world.watch()
+    await within(old)
+    await world.submit("first")
+    await within(old)
+    waiting = asyncio.ensure_future(within(old))
+    second = await world.submit("second")  # the reader pauses
+    assert second in (await within(new)).tasks
+    assert (await waiting).tasks == [second]
+    for stream in (old, new):
+        await stream.aclose()
+
+
+async def test_a_stream_that_ends_while_others_are_woken_stops_nothing(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(store)
+    monkeypatch.setattr(watching, "_STREAMS_AT_ONCE", 1)
+    streams = [world.watch() for _ in range(4)]
+    for stream in streams:
+        await within(stream)
+    waiting = [asyncio.ensure_future(within(stream)) for stream in streams]
+    await asyncio.sleep(0)
+    waiting[0].add_done_callback(lambda _: waiting[2].cancel())
+    first = await world.submit("first")
+    for index in (0, 1, 3):
+        assert (await waiting[index]).tasks == [first]
+    second = await world.submit("second")
+    assert (await within(streams[0])).tasks == [second]
+    for stream in streams:
+        await stream.aclose()
+
+
+async def test_a_change_that_the_task_manager_has_missed_is_read(store: Store) -> None:
+    """Versions may be published in another order than they were committed."""
+    world = World(store)
+    first, second = [await world.submit(name) for name in ("first", "second")]
+    changed = await world.change(first, TaskState.RUNNING)
+    await world.change(second, TaskState.RUNNING)
+    world.manager.unfinished()[first.id] = first  # its write is not known yet
+    async with aclosing(world.watch()) as stream:
+        assert changed in (await within(stream)).tasks
