@@ -41,7 +41,10 @@ class StagingDirectory:
 
     def has_files(self) -> bool:
         """Return whether there are checkpoints in the directory that are not yet on disk, or buffers for them."""
-        return self._path is not None and any(self._path.iterdir())
+        try:
+            return self._path is not None and any(self._path.iterdir())
+        except FileNotFoundError:  # somebody has removed the directory
+            return False
 
     async def write_out(self) -> None:
         """Write all checkpoints to disk, because the node may lose its memory. An error leaves them to the writer."""
