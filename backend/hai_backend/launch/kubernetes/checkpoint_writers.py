@@ -22,6 +22,7 @@ from hai_backend.launch.kubernetes.api import Api, ApiSource
 from hai_backend.launch.kubernetes.errors import AlreadyExists, ApiError, NotFound
 from hai_backend.launch.kubernetes.options import Options
 from hai_backend.launch.kubernetes.ranks import Run
+from hai_backend.launch.kubernetes.watches import labels_text
 from hai_backend.launch.manifests.checkpoints import writer_pod
 from hai_backend.launch.manifests.names import (
     CHECKPOINT_WRITER,
@@ -66,9 +67,8 @@ class CheckpointWriters:
         self._node_uid = node_uid
         self._cache: ObjectCache[Writer] = ObjectCache(_read)
         labels = {**installation_labels(cluster), NAME: CHECKPOINT_WRITER}
-        selector = ",".join(f"{name}={value}" for name, value in labels.items())
         self._reflector = Reflector(
-            *("checkpoint writers", ApiSource(api, "Pod", {"labelSelector": selector})),
+            *("checkpoint writers", ApiSource(api, "Pod", {"labelSelector": labels_text(labels)})),
             *(self._cache, self._changed),
             pace=Pace(options.relist_seconds),
             random=random,

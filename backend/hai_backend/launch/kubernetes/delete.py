@@ -17,7 +17,15 @@ from hai_backend.launch.kubernetes.errors import ApiError, NotFound, Rejected, T
 from hai_backend.launch.kubernetes.options import Options
 from hai_backend.launch.kubernetes.ranks import DeletePod, Run
 from hai_backend.launch.kubernetes.watches import labels_text
-from hai_backend.launch.manifests.names import RUN, TASK, is_ours, owner_name, pod_name, run_labels
+from hai_backend.launch.manifests.names import (
+    RUN,
+    TASK,
+    installation_labels,
+    is_ours,
+    owner_name,
+    pod_name,
+    run_labels,
+)
 from hai_backend.launch.manifests.settings import ClusterSettings
 
 log = structlog.get_logger(__name__)
@@ -93,7 +101,7 @@ class GarbageCollector:
     ) -> None:
         self._api = api
         self._cluster = cluster
-        self._query = {"labelSelector": labels_text(cluster)}
+        self._query = {"labelSelector": labels_text(installation_labels(cluster))}
         self._is_needed = is_needed
         self._unneeded_before: frozenset[Run] = frozenset()
         self._uids: dict[Run, str] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from random import Random
 from typing import Any
@@ -46,7 +46,7 @@ class ClusterWatches:
         listed: Callable[[], None],
     ) -> None:
         node_query = {"labelSelector": options.node_selector} if options.node_selector else {}
-        pod_query = {"labelSelector": labels_text(cluster)}
+        pod_query = {"labelSelector": labels_text(installation_labels(cluster))}
         read = partial(read_node, rules=_rules(cluster, options))
         self.nodes: ObjectCache[ObservedNode] = ObjectCache(read)
         self.pods: ObjectCache[ObservedPod] = ObjectCache(read_pod)
@@ -127,9 +127,9 @@ class ClusterWatches:
                 running.result()
 
 
-def labels_text(cluster: ClusterSettings) -> str:
-    """Return the label selector of all objects of this installation."""
-    return ",".join(f"{name}={value}" for name, value in installation_labels(cluster).items())
+def labels_text(labels: Mapping[str, str]) -> str:
+    """Return the label selector of the objects that have all these labels."""
+    return ",".join(f"{name}={value}" for name, value in labels.items())
 
 
 def _read_warning(body: Body) -> PodWarning:
